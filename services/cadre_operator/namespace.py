@@ -27,7 +27,7 @@ from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
 from cadre.spec.agent_file import leaned_on, read_agent
 from cadre.spec.model_file import read_model
 from cadre.spec.names import TEAM_FILE, check_name
-from cadre.spec.yaml_file import misfit_of
+from cadre.structs import misfit_of
 
 _OWN_TOOLS = ("cadre_standard_tools", "cadre_browser")
 """The packages whose tools the operator looks up itself."""

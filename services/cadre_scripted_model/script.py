@@ -6,7 +6,8 @@ from pathlib import Path
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.spec.yaml_file import misfit_of, read_yaml
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import misfit_of
 from cadre_scripted_model.reply import CallReply, ErrorReply, Reply
 from cadre_scripted_model.request import RequestView
 from cadre_scripted_model.templates import BadTemplate, check

@@ -19,7 +19,8 @@ CadreError
 ├── Fenced                  somebody else wrote to the journal first: fold again, decide again
 ├── SetupError              the process cannot start as configured; its text says what to do
 │   ├── SpecError           a wrong agent spec
-│   │   └── UnknownModel    it names a model that has no file
+│   │   ├── UnknownModel    it names a model that has no file
+│   │   └── UnknownOption   a call names what there is not; a TypeError too
 │   ├── PromptError         a wrong prompt file
 │   ├── ToolDefinitionError a function that a model could not use as a tool
 │   ├── SettingError        a wrong environment variable or option
@@ -190,6 +191,10 @@ class UnknownModel(SpecError):
     def __init__(self, name: str, remedy: str, *, key: str) -> None:
         super().__init__(f"there is no model {name!r}: {remedy}", key=key)
         self.name = name
+
+
+class UnknownOption(SpecError, TypeError):
+    """A call in Python names an option that there is not, or lacks one; the text lists those that there are."""
 
 
 class PromptError(SetupError):

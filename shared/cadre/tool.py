@@ -1,7 +1,7 @@
 """The public facade for authors of tools: `tool`, the types that a tool takes and returns, and foreign tools."""
 
 from cadre.tools.context import CancelSignal, ToolContext
-from cadre.tools.decorator import InvalidArguments, Tool, tool
+from cadre.tools.decorator import InvalidArguments, Tool, ToolError, tool
 from cadre.tools.files import File
 from cadre.tools.foreign import from_langchain, from_smolagents
 
@@ -11,6 +11,7 @@ __all__ = [
     "InvalidArguments",
     "Tool",
     "ToolContext",
+    "ToolError",
     "from_langchain",
     "from_smolagents",
     "tool",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from cadre import Agent, tool
+from cadre import tool
 from cadre.client.errors import RunFailed
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
@@ -65,7 +65,9 @@ class Play(NamedTuple):
 
 def agent(kind: str, *section: Any, **fields: Any) -> AgentSpec:
     tools = ["keep", "look", "stumble"]
-    return Agent(name="worker", description="Works.", kind=kind, tools=tools, **sections(*section), **fields)
+    return AgentSpec(
+        name="worker", description="Works.", kind=kind, tools=tools, **sections(*section), **fields
+    )
 
 
 def solution(output: Any, *calls: tuple[str, dict[str, Any]]) -> str:

@@ -84,7 +84,7 @@ from patient_kind.records import Noted, PatientSpec
 from cadre.delivery.codec import decode, encode
 from cadre.journal.entry import Entry
 
-spec = cadre.Agent(name="a", description="b", kind="patient", patient=PatientSpec(pause=2.0))
+spec = cadre.Agent("a", kind="patient", patient=PatientSpec(pause=2.0)).spec
 entry = Entry(run="r", agent="a", n=1, at=1.0, events=[Noted(step=1, calls=2)])
 print(spec.section(PatientSpec).pause, decode(encode(entry), Entry).events[0].calls)
 """
@@ -125,7 +125,7 @@ def test_a_kind_is_registered_before_the_first_use(site_of_page: Path, tmp_path:
     (site / "reviewed_kind.py").write_text(block("python"))
     taken = "DECLARATION._replace(name='plan')"
     known = "Agent(name='a', description='b', kind='reviewed', reviewed=ReviewedSpec(times=3))"
-    early = f"{REGISTERS}\nprint(code({taken}), code(DECLARATION), code(DECLARATION), {known}.kind)"
+    early = f"{REGISTERS}\nprint(code({taken}), code(DECLARATION), code(DECLARATION), {known}.spec.kind)"
     assert ran(early, site) == "kind-declared None None reviewed"
     # An entry point of the same name is the same kind, or another one that has no place.
     assert ran(early, site_of_page) == "kind-declared None None reviewed"
@@ -141,7 +141,7 @@ def test_a_kind_is_registered_before_the_first_use(site_of_page: Path, tmp_path:
         "from cadre.delivery import codec; codec.close()",
         "from cadre.journal.unions import close; close()",
         "import cadre.events; cadre.events.StepFinished, cadre.events.PlanMade",
-        "from cadre.prompting.prompts import prompts_for; prompts_for(Agent(name='a', description='b'))",
+        "from cadre.prompting.prompts import prompts_for; prompts_for(Agent(name='a').spec)",
     ],
 )
 def test_a_kind_that_registers_later_is_refused(use: str, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from fastapi import Request
 from cadre.errors import SpecError
 from cadre.protocol.messages import CallEdit, MessageMode, Verdict
 from cadre.protocol.usage import Budget
+from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
-from cadre.spec.yaml_file import misfit_of
+from cadre.structs import misfit_of
 from cadre_gateway.requests.body_memory import HeldBody
 from cadre_gateway.requests.problems import Problem, invalid
 
@@ -95,6 +96,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The person that it works for: whose memories its agents may share."""
     labels: Labels = {}
     """Words of the caller's own, by which the run is found again."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of the answer of this run, in place of the agent's own."""
     reset: bool = False
     """true: start the session afresh; else the run goes on with the memory of the session's last run of this agent."""
     stream: bool = False
@@ -281,6 +284,8 @@ def checked_submission(found: Submission) -> Submission:
     if not found.task.strip():
         raise invalid("task is empty: say what the agent shall do")
     _check_size(found)
+    if found.output_schema is not None:
+        _check_output_schema(found.output_schema)
     if found.session is not None:
         try:
             check_name("session", found.session)
@@ -293,6 +298,17 @@ def checked_submission(found: Submission) -> Submission:
     ):
         raise invalid(f"user is told in 1 to {_MAX_NAME_CHARS} printable characters, or left out")
     return found
+
+
+def _check_output_schema(schema: dict[str, Any]) -> None:
+    """Raise a 422 problem for what no answer could be held to."""
+    try:
+        check_schema(schema)
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise Problem(
+            422, "invalid-request", f"output_schema is no JSON Schema: {reason}", field="output_schema"
+        ) from error
 
 
 def _check_size(found: Submission) -> None:

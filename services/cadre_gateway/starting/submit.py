@@ -84,7 +84,7 @@ class Submitter:
             labels=wanted.labels,
             trace=trace_of(traceparent),
             request=key.digest if key is not None else "",
-            terms=terms or CallerTerms(),
+            terms=terms or CallerTerms(output_schema=wanted.output_schema),
         )
         await self.admission.begin(task, key)
         return summary_of_task(task)

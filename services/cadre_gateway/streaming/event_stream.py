@@ -15,11 +15,10 @@ from starlette.types import Receive, Scope, Send
 from cadre.delivery.codec import encode
 from cadre.journal import entry as journal
 from cadre.journal.parts import JournalEvent
+from cadre.journal.unions import whole
 from cadre.ports import Stored
 from cadre.protocol.deltas import Delta
-from cadre.protocol.messages import Message
 from cadre.protocol.topology import tree_of
-from cadre.protocol.usage import TokenUsage, Usage
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
 from cadre_gateway.streaming.live_feeds import LiveFeeds
@@ -52,7 +51,7 @@ class Shown(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, seq: int, entry: journal.Entry, event: JournalEvent) -> "Shown":
         """Return the data of an event of the entry at that sequence."""
-        fields: Any = _whole(event)
+        fields: Any = whole(event)
         return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, fields)
 
 
@@ -71,19 +70,8 @@ class ShownEntry(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, seq: int, entry: journal.Entry) -> "ShownEntry":
         """Return the entry at that sequence as it is shown."""
-        events: Any = [_whole(event) for event in entry.events]
+        events: Any = [whole(event) for event in entry.events]
         return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, events)
-
-
-def _whole(value: msgspec.Struct) -> dict[str, Any]:
-    config = value.__struct_config__
-    fields: dict[str, Any] = {name: getattr(value, name) for name in value.__struct_fields__}
-    for name, one in fields.items():
-        if isinstance(one, Message):
-            fields[name] = _whole(one)
-        elif isinstance(one, TokenUsage):
-            fields[name] = Usage() + one
-    return {str(config.tag_field): config.tag} | fields
 
 
 class EventStream(StreamingResponse):

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from cadre.journal.steps import Step
+from cadre.options import explained
 from cadre.protocol.messages import CallEdit, ErrorInfo, Fork, Verdict
 from cadre.protocol.usage import Budget, Usage
 from cadre.telemetry.tracing.spans import SpanRecord
@@ -22,6 +23,7 @@ RunOrder = Literal["started", "ended", "cost"]
 ApprovalState = Literal["pending", "decided", "dropped"]
 
 
+@explained({"cost": "usage.cost", "result": "output", "runs": "children"})
 class RunSummary(msgspec.Struct, kw_only=True):
     """One run as the list shows it. Times are Unix seconds."""
 
@@ -59,6 +61,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
         return self.ended_at is not None
 
 
+@explained({"cost": "usage.cost", "result": "output", "runs": "children"})
 class RunDetail(RunSummary, kw_only=True):
     """A run and all runs below it."""
 

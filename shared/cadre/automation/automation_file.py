@@ -11,7 +11,8 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.standing_budget import BudgetSpec
 from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
-from cadre.spec.yaml_file import misfit_of, read_yaml_documents
+from cadre.spec.yaml_file import read_yaml_documents
+from cadre.structs import misfit_of
 
 AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec | BudgetSpec
 

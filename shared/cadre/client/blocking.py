@@ -24,7 +24,9 @@ class Blocking(Generic[A]):
         except RuntimeError:
             return self._loop.run(coroutine)
         coroutine.close()
-        raise RuntimeError("an event loop is running here: use AsyncClient and await its methods")
+        raise RuntimeError(
+            "an event loop is running here: await the methods of AsyncClient, of `async with Team(…)`, or agent.run"
+        )
 
 
 def blocking(

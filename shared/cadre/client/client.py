@@ -16,11 +16,27 @@ from cadre.client.run_handle import AsyncRunHandle
 from cadre.client.run_options import StartOptions, WantedRuns, list_query, start_body
 from cadre.client.run_requests import PAGE_SIZE, RunRequests
 from cadre.client.transport import RUNS, typed
+from cadre.options import explained
 from cadre.protocol.memory import Found, Receipt, Remembered, SearchRequest, Selection
 
 T = TypeVar("T")
 
 
+HINTS = {
+    "cancel": "client.attach(run).cancel()",
+    "chat": "client.run(agent, task), or the openai client at the gateway's /v1",
+    "create": "client.start(agent, task)",
+    "decide": "approve, reject or correct",
+    "result": "client.attach(run).result()",
+    "sessions": "start and run take session=NAME",
+    "stream": "client.start(agent, task).stream()",
+    "threads": "start and run take session=NAME",
+    "wait": "client.attach(run).wait()",
+}
+"""Methods of other libraries' clients, each with what does the same here."""
+
+
+@explained(HINTS)
 class AsyncClient(Definitions, RunRequests):
     """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; its requests
     carry the API key `api_key`, else CADRE_KEY.
@@ -28,14 +44,19 @@ class AsyncClient(Definitions, RunRequests):
     Close it, or use it as an async context manager. Every method raises ClientError.
     """
 
-    async def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> AsyncRunHandle:
-        """Starts a run; returns when it is accepted. A request that was lost is sent again and starts one run.
+    async def start(
+        self, agent: str, task: str, *, output_type: Any = None, **options: Unpack[StartOptions]
+    ) -> AsyncRunHandle:
+        """Start a run; return when it is accepted. A request that was lost is sent again and starts one run.
 
+        With an `output_type` (a pydantic model, dataclass, `list[int]` …) the answer of this run has that form, in
+        place of the agent's own, and `result` returns it as that type.
         Raises NotFound for an agent that is not live, Conflict for a session whose last run goes on,
         TooManyRequests, OSError for a file that cannot be read.
         """
-        body = await asyncio.to_thread(start_body, agent, task, options)  # it reads files
-        return await AsyncRunHandle.post(self, body, key=options.get("idempotency_key"))
+        body = await asyncio.to_thread(start_body, agent, task, options, output_type)  # it reads files
+        key = options.get("idempotency_key")
+        return await AsyncRunHandle.post(self, body, key=key, output_type=output_type)
 
     @overload
     async def run(
@@ -67,9 +88,12 @@ class AsyncClient(Definitions, RunRequests):
         timeout: float | timedelta | None = None,
         **options: Unpack[StartOptions],
     ) -> Any:
-        """Starts a run, waits for its end, returns its answer: `start` and `AsyncRunHandle.result` in one."""
-        started = await self.start(agent, task, **options)
-        return await started.result(output_type, timeout=timeout)
+        """Start a run, wait for its end, return its answer: `start` and `AsyncRunHandle.result` in one.
+
+        After `timeout` seconds it raises TimedOut, and the run goes on; `deadline` ends the run.
+        """
+        started = await self.start(agent, task, output_type=output_type, **options)
+        return await started.result(timeout=timeout)
 
     def attach(self, run_id: str) -> AsyncRunHandle:
         """A handle of a run that was started elsewhere; whether there is one is not asked."""

@@ -6,9 +6,11 @@ import msgspec
 
 from cadre.journal.parts import JournalEvent
 from cadre.journal.unions import event_from
+from cadre.options import explained
 from cadre.protocol.deltas import Delta
 
 
+@explained({"text": "match event.body: it is a Delta where type is 'delta'"})
 class Event(NamedTuple):
     """One event of a run's stream: its type, and the JSON that goes with it (docs/http-api.md)."""
 

@@ -13,6 +13,7 @@ from cadre.client.errors import Unreachable
 from cadre.client.event import Event
 from cadre.client.events import Backoff, read_events
 from cadre.client.transport import Transport
+from cadre.options import explained_function
 
 _PAGE_SIZE = 200
 
@@ -20,12 +21,13 @@ LATE_SECONDS = 300.0
 """How much later a run may appear in the list than others that were asked for after it: clocks differ."""
 
 
+@explained_function
 async def follow(
     run: str, *, gateway: str | None = None, after: int = 0, patience: float = 60.0
 ) -> AsyncGenerator[Event, None]:
     """Yields every event of the run and of all runs below it, from its beginning until `end`.
 
-    `event.name` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
+    `event.type` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
     JSON that goes with it (docs/http-api.md). To go on where you stopped, keep `event.data["seq"]` of the last event
     and pass it as `after`. A lost connection is taken up again for `patience` seconds. Without `gateway`, the one of
     CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises ClientError.
@@ -37,6 +39,7 @@ async def follow(
                 yield event
 
 
+@explained_function
 async def new_runs(
     agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
 ) -> AsyncGenerator[str, None]:

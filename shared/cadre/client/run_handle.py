@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
 from urllib.parse import quote
 
-from msgspec import to_builtins
-
 from cadre.api.runs import (
     Approval,
     ApprovalDecision,
@@ -28,8 +26,9 @@ from cadre.client.events import View, read_events
 from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.run_requests import RunRequests
 from cadre.client.transport import RUNS, typed
-from cadre.client.typed_output import converted
+from cadre.options import explained
 from cadre.protocol.messages import CallEdit, MessageMode
+from cadre.tools.json_types import as_answer
 from cadre.tools.workspace import FileEntry
 
 T = TypeVar("T")
@@ -44,27 +43,48 @@ _PAUSE_SECONDS = 0.1
 """Pause before another gateway, which may lag behind the one that told of the end, is asked again."""
 
 
+RUN_HINTS = {
+    "output": "result() waits for it; detail().output is that of now",
+    "events": "stream()",
+    "usage": "detail().usage",
+    "cost": "detail().usage.cost",
+    "messages": "detail(full=True).steps",
+    "refresh": "detail()",
+}
+"""Attributes of other libraries' runs, each with what has the same here."""
+
+
+@explained(RUN_HINTS)
 class AsyncRunHandle:
     """A run of a gateway, by its id; it holds nothing open. Every method raises ClientError.
 
     `async for event in run` yields its events, and those of all runs below it, from its beginning until `end`.
     """
 
-    def __init__(self, client: RunRequests, run_id: str, later_files: Sequence[str] = ()) -> None:
+    def __init__(
+        self, client: RunRequests, run_id: str, later_files: Sequence[str] = (), output_type: Any = None
+    ) -> None:
         self.id = run_id
         self.later_files = list(later_files)
         """Paths of a fork's workspace that are as they are now, not as they were at its step."""
         self._client = client
         self._path = f"{RUNS}/{run_id}"
         self._state: State | None = None
+        self._output_type = output_type
 
     @classmethod
     async def post(
-        cls, client: RunRequests, body: dict[str, Any], path: str = RUNS, *, key: str | None = None
+        cls,
+        client: RunRequests,
+        body: dict[str, Any],
+        path: str = RUNS,
+        *,
+        key: str | None = None,
+        output_type: Any = None,
     ) -> Self:
         """Posts a request for a run as the HTTP API has it; raises as `AsyncClient.start`."""
         answer = await client.post_once(path, body, key=key)
-        return cls(client, str(answer["id"]), answer.get("later_files", ()))
+        return cls(client, str(answer["id"]), answer.get("later_files", ()), output_type)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self._state or ''}>".replace(" >", ">")
@@ -113,18 +133,20 @@ class AsyncRunHandle:
     async def result(self, output_type: type[T], *, timeout: float | timedelta | None = None) -> T: ...
 
     async def result(self, output_type: Any = None, *, timeout: float | timedelta | None = None) -> Any:
-        """Waits for the end and returns the answer: as JSON has it, or as an `output_type`.
+        """Wait for the end and return the answer: as JSON has it, or as an `output_type`, by default that with which
+        the run was started.
 
-        That is a msgspec struct, dataclass, TypedDict, pydantic model or built-in type; the answer has been checked
-        against the agent's `output_schema` before. Raises RunFailed, RunCancelled, TimedOut, OutputMismatch.
+        That is a msgspec struct, dataclass, TypedDict, pydantic model or built-in type. Raises RunFailed, RunCancelled,
+        TimedOut, OutputMismatch.
         """
         run = await self.wait(timeout)
         if run.state != "success":
             raise RunCancelled(run) if run.state == "cancelled" else RunFailed(run)
+        output_type = self._output_type if output_type is None else output_type
         if output_type is None:
             return run.output
         try:
-            return converted(run.output, output_type)
+            return as_answer(run.output, output_type)
         except ValueError as error:
             raise OutputMismatch(self.id, run.output, str(error)) from error
 
@@ -208,19 +230,15 @@ class AsyncRunHandle:
         Of the calls that a question proposes `only` those with these numbers are made, from 1, or all as `edits`
         change, drop and add them.
         """
-        some: dict[str, Any] = {"only": [*only]} if only is not None else {}
-        some |= {"edits": to_builtins([*edits])} if edits else {}
+        calls = await self._calls(call)
         return [
-            await self._client.decide(one, "approve", some, feedback=feedback, by=by)
-            for one in await self._calls(call)
+            await self._client.approve(one, only=only, edits=edits, feedback=feedback, by=by) for one in calls
         ]
 
     async def reject(self, call: str, *, feedback: str = "", by: str = "") -> list[ApprovalDecision]:
         """Turns a call down, or with "all" every call that waits; the model reads the feedback."""
-        return [
-            await self._client.decide(one, "reject", feedback=feedback, by=by)
-            for one in await self._calls(call)
-        ]
+        calls = await self._calls(call)
+        return [await self._client.reject(one, feedback=feedback, by=by) for one in calls]
 
     async def correct(
         self,
@@ -236,9 +254,9 @@ class AsyncRunHandle:
 
         `replace`: these are all arguments.
         """
-        changes = {"arguments": arguments, "tool": tool, "replace": replace or None}
-        correction = {key: value for key, value in changes.items() if value is not None}
-        return await self._client.decide(call, "correct", correction, feedback=feedback, by=by)
+        return await self._client.correct(
+            call, arguments, tool=tool, replace=replace, feedback=feedback, by=by
+        )
 
     async def fork(self, at: int, **options: Unpack[ForkOptions]) -> AsyncRunHandle:
         """Starts a new run whose memory are the steps before `at`."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 import msgspec
@@ -10,14 +10,16 @@ import msgspec
 from cadre.api.runs import RunOrder, State
 from cadre.client.data_urls import Source, file_urls, image_urls
 from cadre.protocol.usage import Budget
+from cadre.structs import made
+from cadre.tools.json_types import answer_type
 
 
 class RunBounds(TypedDict, total=False):
     """How far a run may go, and under which key it is asked for."""
 
     max_steps: int
-    deadline: float
-    """Seconds from now at which the run ends, with what it has found."""
+    deadline: float | timedelta | str
+    """The time from now after which the run ends, with what it has found: seconds, or a text such as `10m`."""
     budget: Budget | Mapping[str, float]
     """What the run and all runs below it may use together."""
     inputs: Mapping[str, Any]
@@ -79,8 +81,7 @@ class WantedRuns(TypedDict, total=False):
 
 
 def list_query(wanted: WantedRuns) -> dict[str, Any]:
-    """Return the parameters of GET /v1/runs, but for `limit`. Raises TypeError for an unknown option."""
-    _check_known(wanted, WantedRuns)
+    """Return the parameters of GET /v1/runs, but for `limit`."""
     query: dict[str, Any] = {name: value for name, value in wanted.items() if name != "limit"}
     for name in ("since", "until"):
         if isinstance(at := query.get(name), datetime):
@@ -90,9 +91,9 @@ def list_query(wanted: WantedRuns) -> dict[str, Any]:
     return query
 
 
-def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
-    """The body of POST /v1/runs. Raises OSError for a file that cannot be read, TypeError for an unknown option."""
-    _check_known(options, StartOptions)
+def start_body(agent: str, task: str, options: StartOptions, output_type: Any = None) -> dict[str, Any]:
+    """The body of POST /v1/runs. Raises OSError for a file that cannot be read, SpecError for a type that JSON cannot
+    carry."""
     body = {"agent": agent, "task": task, **_common(options)}
     if "files" in options:
         body["files"] = file_urls(options["files"])
@@ -100,6 +101,8 @@ def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
         body["images"] = image_urls(options["images"])
     if options.get("labels"):
         body["labels"] = dict(options["labels"])
+    if output_type is not None:
+        body["output_schema"] = answer_type(output_type).schema
     for name in ("session", "reset", "user"):
         if options.get(name) is not None:
             body[name] = options[name]
@@ -107,8 +110,7 @@ def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
 
 
 def fork_body(at: int, options: ForkOptions) -> dict[str, Any]:
-    """The body of POST /v1/runs/{id}/fork. Raises TypeError for an unknown option."""
-    _check_known(options, ForkOptions)
+    """The body of POST /v1/runs/{id}/fork."""
     body = {"at": at, **_common(options)}
     if options.get("task") is not None:
         body["task"] = options["task"]
@@ -117,20 +119,16 @@ def fork_body(at: int, options: ForkOptions) -> dict[str, Any]:
     return body
 
 
-def _check_known(options: Mapping[str, Any], known: type) -> None:
-    if unknown := options.keys() - known.__annotations__.keys():
-        raise TypeError(f"unknown option {min(unknown)!r}; known options: {', '.join(known.__annotations__)}")
-
-
 def _common(options: RunBounds) -> dict[str, Any]:
     body: dict[str, Any] = {}
     if options.get("max_steps") is not None:
         body["max_steps"] = options["max_steps"]
     if options.get("deadline") is not None:
-        body["deadline"] = options["deadline"]
+        after = options["deadline"]
+        body["deadline"] = after.total_seconds() if isinstance(after, timedelta) else after
     if "budget" in options:
         given = options["budget"]
-        bounds = given if isinstance(given, Mapping) else msgspec.structs.asdict(given)
+        bounds = msgspec.structs.asdict(made(Budget, given) if isinstance(given, Mapping) else given)
         body["budget"] = {name: most for name, most in bounds.items() if most is not None}
     if "inputs" in options:
         body["inputs"] = dict(options["inputs"])

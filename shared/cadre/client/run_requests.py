@@ -2,14 +2,16 @@
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import httpx2
+from msgspec import to_builtins
 
 from cadre.api.runs import Approval, ApprovalDecision, RunDetail
 from cadre.client.errors import Unreachable
 from cadre.client.transport import RUNS, Transport, typed
+from cadre.protocol.messages import CallEdit
 
 PAGE_SIZE = 200
 
@@ -53,21 +55,56 @@ class RunRequests(Transport):
         pages = self.pages("/v1/approvals", "approvals", "before", which)
         return [typed(item, Approval) async for item in pages]
 
-    async def decide(
+    async def approve(
         self,
         call: str,
-        decision: Literal["approve", "reject", "correct"],
-        correction: Mapping[str, Any] | None = None,
         *,
+        only: Sequence[int] | None = None,
+        edits: Sequence[CallEdit] = (),
         feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:
-        """Decides on a call that waits: lets it be made, turns it down (the model reads the feedback), or corrects it.
+        """Let a call be made that waits for a person.
 
-        A correction is `arguments` in place of the call's own of the same names (`replace`: of all), or a `tool`.
-        Raises Conflict when somebody else was first, it expired, or its run has ended.
+        Of the calls that a question proposes `only` those with these numbers are made, from 1, or all as `edits`
+        change, drop and add them. Raises Conflict when somebody else was first, it expired, or its run has ended.
         """
-        body = {"decision": decision, "feedback": feedback, "by": by, **(correction or {})}
+        some: dict[str, Any] = {"only": [*only]} if only is not None else {}
+        some |= {"edits": to_builtins([*edits])} if edits else {}
+        return await self._decide(call, "approve", feedback, by, some)
+
+    async def reject(self, call: str, *, feedback: str = "", by: str = "") -> ApprovalDecision:
+        """Turn down a call that waits for a person; the model reads the feedback. Raises Conflict as `approve`."""
+        return await self._decide(call, "reject", feedback, by, {})
+
+    async def correct(
+        self,
+        call: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        tool: str | None = None,
+        replace: bool = False,
+        feedback: str = "",
+        by: str = "",
+    ) -> ApprovalDecision:
+        """Have a call made with these arguments in place of its own of the same names, or another tool called.
+
+        `replace`: these are all arguments. Raises InvalidRequest for arguments that the tool does not take, Conflict as
+        `approve`.
+        """
+        changes = {"arguments": arguments, "tool": tool, "replace": replace or None}
+        given = {key: value for key, value in changes.items() if value is not None}
+        return await self._decide(call, "correct", feedback, by, given)
+
+    async def _decide(
+        self,
+        call: str,
+        decision: Literal["approve", "reject", "correct"],
+        feedback: str,
+        by: str,
+        more: Mapping[str, Any],
+    ) -> ApprovalDecision:
+        body = {"decision": decision, "feedback": feedback, "by": by, **more}
         return typed(await self.request("POST", f"/v1/approvals/{call}", json=body), ApprovalDecision)
 
 

@@ -9,16 +9,18 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from cadre.api.runs import State
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
-from cadre.client.client import AsyncClient
+from cadre.client.client import HINTS, AsyncClient
 from cadre.client.event import Event
-from cadre.client.run_handle import AsyncRunHandle
+from cadre.client.run_handle import RUN_HINTS, AsyncRunHandle
 from cadre.client.run_options import ForkOptions, StartOptions
+from cadre.options import explained
 
 T = TypeVar("T")
 
 
+@explained(RUN_HINTS)
 class RunHandle(Blocking[AsyncRunHandle]):
-    """A AsyncRunHandle whose methods wait."""
+    """An AsyncRunHandle whose methods wait."""
 
     @property
     def id(self) -> str:
@@ -75,8 +77,9 @@ class RunHandle(Blocking[AsyncRunHandle]):
         return RunHandle(self._wait(self._target.go_on(steps, idempotency_key=idempotency_key)), self._loop)
 
 
+@explained(HINTS)
 class Client(Blocking[AsyncClient]):
-    """A AsyncClient whose methods wait. Close it, or use it as a context manager."""
+    """An AsyncClient whose methods wait. Close it, or use it as a context manager."""
 
     def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:
         super().__init__(AsyncClient(url, api_key=api_key), asyncio.Runner())
@@ -106,7 +109,9 @@ class Client(Blocking[AsyncClient]):
     tools = blocking(AsyncClient.tools)
     sandboxes = blocking(AsyncClient.sandboxes)
     approvals = blocking(AsyncClient.approvals)
-    decide = blocking(AsyncClient.decide)
+    approve = blocking(AsyncClient.approve)
+    reject = blocking(AsyncClient.reject)
+    correct = blocking(AsyncClient.correct)
     schedules = blocking(AsyncClient.schedules)
     schedule = blocking(AsyncClient.schedule)
     put_schedule = blocking(AsyncClient.put_schedule)
@@ -129,9 +134,12 @@ class Client(Blocking[AsyncClient]):
     memories = blocking_iterator(AsyncClient.memories)
     forget = blocking(AsyncClient.forget)
 
-    def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> RunHandle:
+    def start(
+        self, agent: str, task: str, *, output_type: Any = None, **options: Unpack[StartOptions]
+    ) -> RunHandle:
         """As AsyncClient.start."""
-        return RunHandle(self._wait(self._target.start(agent, task, **options)), self._loop)
+        started = self._wait(self._target.start(agent, task, output_type=output_type, **options))
+        return RunHandle(started, self._loop)
 
     def run_schedule(self, name: str, *, idempotency_key: str | None = None) -> RunHandle:
         """As AsyncClient.run_schedule."""
@@ -174,4 +182,4 @@ class Client(Blocking[AsyncClient]):
         **options: Unpack[StartOptions],
     ) -> Any:
         """As AsyncClient.run."""
-        return self.start(agent, task, **options).result(output_type, timeout=timeout)
+        return self.start(agent, task, output_type=output_type, **options).result(timeout=timeout)

@@ -15,7 +15,8 @@ from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 from cadre.spec.team_defaults import defaults_for
-from cadre.spec.yaml_file import known_keys, misfit_of, read_yaml
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import known_keys, misfit_of
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

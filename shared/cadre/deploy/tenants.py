@@ -29,7 +29,8 @@ from cadre.errors import CommandFailed, SetupError, SpecError
 from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 from cadre.spec.names import check_name
-from cadre.spec.yaml_file import misfit_of, read_yaml
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import misfit_of
 
 ACCOUNTS_FILE = "nats-accounts.conf"
 AUTH_FOLDER, ADMIN_KEY, SECRETS_FOLDER, CARD_KEY = "auth", "admin.key", "secrets", "cards.pem"

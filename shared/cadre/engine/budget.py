@@ -5,7 +5,9 @@ a tree never goes beyond it by more than the calls in flight. What they leave ov
 with that of a member which was no longer waited for.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
@@ -24,6 +26,13 @@ MEGABYTE = 1 << 20
 
 N = TypeVar("N", int, float)
 
+_NO_BOUND = Budget()
+
+
+def _bounds(**fields: Any) -> Budget:
+    """Return a budget of these fields, which are not checked again: runs are decided with it."""
+    return msgspec.structs.replace(_NO_BOUND, **fields)
+
 
 def deadline_of(task: Task, spec: AgentSpec, at: float) -> float | None:
     """The earlier of what the task and the spec say."""
@@ -35,14 +44,14 @@ def deadline_of(task: Task, spec: AgentSpec, at: float) -> float | None:
 def budget_of(task: Task, spec: AgentSpec) -> Budget | None:
     """Return the narrower of what the task and the spec say, field by field; what code may use is bounded always."""
     writes_code = bool(facts_of(spec).pools)
-    of_code = Budget(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb) if writes_code else None
+    of_code = _bounds(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb) if writes_code else None
     return _narrower_budget(_narrower_budget(task.budget, spec.limits.budget), of_code)
 
 
 def _narrower_budget(one: Budget | None, other: Budget | None) -> Budget | None:
     if one is None or other is None:
         return one or other
-    return Budget(
+    return _bounds(
         tokens=_narrower(one.tokens, other.tokens),
         cost=_narrower(one.cost, other.cost),
         steps=_narrower(one.steps, other.steps),
@@ -117,7 +126,7 @@ def share(run: Run, among: int) -> Budget | None:
     steps = _left(budget.steps, used.steps, [one.steps for one in lent])
     calls = _left(budget.calls, used.calls, [one.calls for one in lent])
     stored = _left(budget.stored_mb, used.stored_bytes / MEGABYTE, [one.stored_mb for one in lent])
-    return Budget(
+    return _bounds(
         tokens=tokens // among if tokens is not None else None,
         cost=cost / among if cost is not None else None,
         steps=steps // among if steps is not None else None,

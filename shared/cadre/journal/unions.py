@@ -14,7 +14,8 @@ from cadre.errors import KindError
 from cadre.journal import arrivals, entry, run, steps
 from cadre.journal.events import CommonEvent
 from cadre.journal.parts import JournalEvent, KindState, KindStep
-from cadre.protocol.messages import Record
+from cadre.protocol.messages import Message, Record
+from cadre.protocol.usage import TokenUsage, Usage
 from cadre.spec.agent import file_fields
 from cadre.spec.kinds import CLOSING, Section, declared_kinds, once
 
@@ -105,3 +106,15 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ..
     """Return the fields of a journal's struct with their types, those of the kinds among them."""
     close()
     return msgspec.structs.fields(kind)
+
+
+def whole(value: msgspec.Struct) -> dict[str, Any]:
+    """Return an event or message with all its fields, of which journals leave out those that have their defaults."""
+    config = value.__struct_config__
+    fields: dict[str, Any] = {name: getattr(value, name) for name in value.__struct_fields__}
+    for name, one in fields.items():
+        if isinstance(one, Message):
+            fields[name] = whole(one)
+        elif isinstance(one, TokenUsage):
+            fields[name] = Usage() + one
+    return {str(config.tag_field): config.tag} | fields

@@ -6,6 +6,9 @@ from typing import Annotated
 
 import msgspec
 
+from cadre.options import explained
+from cadre.structs import Checked
+
 LENGTH_OF_TIME = "cadre.dev/length-of-time"
 """Marks the type of a field."""
 
@@ -13,6 +16,7 @@ Seconds = Annotated[float, msgspec.Meta(extra={LENGTH_OF_TIME: True})]
 """A length of time; a file may say it as `90s`, `10m`, `2h` or `3d` too."""
 
 
+@explained({"requests": "model_calls", "prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"})
 class Usage(msgspec.Struct, frozen=True):
     """What a run and all runs below it have used."""
 
@@ -53,7 +57,7 @@ class TokenUsage(Usage, frozen=True, omit_defaults=True):
         return cls(**msgspec.structs.asdict(usage))
 
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Budget(msgspec.Struct, metaclass=Checked, frozen=True, kw_only=True, omit_defaults=True):
     """What a run and all runs below it may use together, cost in the currency of the price table; None is no bound."""
 
     tokens: int | None = None

@@ -19,7 +19,7 @@ from cadre.protocol.topology import is_within
 from cadre.runtime.tool_output import as_promised, cut_error, to_json
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
-from cadre.tools.decorator import CallInterrupted, CallPaused, FailedAs
+from cadre.tools.decorator import CallInterrupted, CallPaused, FailedAs, ToolError
 from cadre.tools.files import File
 from cadre.tools.loading import AnyTool
 from cadre.tools.workspace import Workspace
@@ -177,6 +177,9 @@ class _Invocation:
         if isinstance(error, InvalidArguments):
             head = f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: "
             return InvocationOutcome(error=_about("invalid-call", head, _text_of(error)))
+        if isinstance(error, ToolError):
+            text = cut_error(_text_of(error))
+            return InvocationOutcome(error=ErrorInfo("tool-failed", text, raised=type(error).__name__))
         if isinstance(error, FailedAs):
             return InvocationOutcome(error=error.info)
         if isinstance(error, CallPaused) and self._call.may_pause:

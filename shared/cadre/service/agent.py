@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from cadre.adapters.nats.queues.queued_calls import NatsQueuedCalls
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS, NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey
+from cadre.authoring import AgentDefinition, spec_of
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.engine.budget import least_tokens
@@ -32,6 +34,7 @@ from cadre.journal.arrivals import Arrival, Toolset
 from cadre.journal.events import ModelCalled
 from cadre.journal.run import Run
 from cadre.loop.decide import decide
+from cadre.options import explained_function
 from cadre.ports import CallQueue, Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
@@ -60,11 +63,17 @@ from cadre.telemetry.metrics.meters import Meters, Sample
 log = logging.getLogger("cadre.agent")
 
 
+Served = AgentDefinition | AgentSpec | Path | str
+"""An agent that Python describes, or the path of an agent file."""
+
+
+@explained_function
 def serve(
-    *specs: AgentSpec | Path | str, settings: Settings | None = None, model: Model | None = None
+    *agents: Served | Sequence[Served], settings: Settings | None = None, model: Model | None = None
 ) -> None:
-    """Serves one agent or several until the process is told to stop; without `settings` with those of the environment
-    and, where that names no NATS server, at the one of the `cadre up` of the current folder.
+    """Serve one agent or several, given one by one or as a list, until the process is told to stop; without `settings`
+    with those of the environment and, where that names no NATS server, at the one of the `cadre up` of the current
+    folder. Their tools are served by `cadre tools`; `cadre up FILE.py` serves both.
 
     `model` replaces the OpenAI-compatible endpoints of the specs. Raises SystemExit with the documented exit
     code, behind one line on stderr, when it cannot start: a script that calls it ends as `cadre agent` does.
@@ -74,35 +83,40 @@ def serve(
             find_nats()
             settings = read_settings()
         endpoint = model_settings()  # says now what is wrong with it
-        agents = [with_tested_calls(_checked(spec), endpoint) for spec in specs]
-        _check_names(agents)
-        prompts = [prompts_for(agent) for agent in agents]
+        given = [one for some in agents for one in (some if isinstance(some, list | tuple) else [some])]
+        specs = [with_tested_calls(_checked(one, model), endpoint) for one in given]
+        _check_names(specs)
+        prompts = [prompts_for(spec) for spec in specs]
     except (SetupError, CommandFailed) as error:
         print(f"cadre: {error}", file=sys.stderr)
         raise SystemExit(2) from error
 
     async def start(platform: Platform) -> AgentHosts:
-        made = zip(agents, prompts, strict=True)
+        made = zip(specs, prompts, strict=True)
         hosts = AgentHosts(
             platform, [AgentHost(agent, own, platform, model, model_settings) for agent, own in made]
         )
         await hosts.start()
         return hosts
 
-    noun = "agent" if len(agents) == 1 else "agents"
-    own_names = [agent.name for agent in agents]
+    noun = "agent" if len(specs) == 1 else "agents"
+    own_names = [spec.name for spec in specs]
     status = run(f"{noun} {', '.join(own_names)}", settings, start, own_names)
     if status:
         raise SystemExit(status)
 
 
-def _checked(spec: AgentSpec | Path | str) -> AgentSpec:
+def _checked(agent: Any, model: Model | None) -> AgentSpec:
     """Return the agent of a file, or one made in Python: checked once more, as its lists may have been changed."""
-    if isinstance(spec, AgentSpec):
-        return msgspec.structs.replace(spec)
-    if isinstance(spec, Path | str):
-        return read_agent(Path(spec))
-    raise SetupError(f"serve takes agents and files of agents, not {type(spec).__name__} {spec!r}")
+    if isinstance(agent, AgentDefinition) and agent.model is not None and model is None:
+        raise SetupError(
+            "its model is a test double: name a model, or pass serve(…, model=…)", agent=agent.name
+        )
+    if isinstance(agent, AgentDefinition | AgentSpec):
+        return spec_of(agent)
+    if isinstance(agent, Path | str):
+        return read_agent(Path(agent))
+    raise SetupError(f"serve takes agents and files of agents, not {type(agent).__name__} {agent!r}")
 
 
 def _check_names(agents: Sequence[AgentSpec]) -> None:

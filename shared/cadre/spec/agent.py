@@ -1,6 +1,5 @@
 """The specification of an agent: its model, tools, team, limits and memory, checked when it is made."""
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args
 
 import msgspec
@@ -10,6 +9,7 @@ from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
+from cadre.spec.durations import WithLengths
 from cadre.spec.kinds import DEFAULT, declared_kinds, once
 from cadre.spec.model import (
     ModelSpec,
@@ -23,7 +23,7 @@ from cadre.spec.model import (
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
 from cadre.spec.sections import AsInFiles, folded, section_types, unfolded
-from cadre.spec.yaml_file import misfit_of
+from cadre.structs import as_written, known_keys, misfit_of, sections_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ SHORT_PROMPTS = "short"
 """In place of a prompt file's path: the shipped prompts for small models."""
 
 
-class Selector(msgspec.Struct, frozen=True):
+class Selector(msgspec.Struct, metaclass=WithLengths, frozen=True):
     """Selects team members: every agent that has all these labels."""
 
     labels: dict[str, str]
@@ -47,7 +47,7 @@ class Selector(msgspec.Struct, frozen=True):
         return ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Limits(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
     """Bounds of each run of the agent. A task may set narrower ones, never wider."""
 
     max_steps: int = 20
@@ -80,7 +80,7 @@ MOST_RECALLED = 100
 """The most memories that one search returns."""
 
 
-class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MemorySpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
     """What an agent keeps beyond its runs in the memory service (`cadre memory`)."""
 
     recall: int = 0
@@ -264,7 +264,7 @@ def _take_types(spec: AgentSpec) -> None:
 
     Raises SpecError, with the key as a file has it, for a value that a file could not have.
     """
-    given = unfolded(spec.name, msgspec.to_builtins(spec, enc_hook=_as_text))
+    given = unfolded(spec.name, as_written(spec))
     try:
         read: Any = msgspec.convert(given, file_fields())
     except msgspec.ValidationError as error:
@@ -280,14 +280,8 @@ def _take_types(spec: AgentSpec) -> None:
             msgspec.structs.force_setattr(spec, name, value)
 
 
-def _as_text(value: object) -> str:
-    return f"{type(value).__name__} {value!r}" if not isinstance(value, PurePath) else str(value)
-
-
 def _check_keys(agent: str, given: Any) -> None:
     """Raise SpecError for a key that no struct has, where a dict was given in the place of one."""
-    from cadre.spec.yaml_file import known_keys, sections_at  # YAML is not loaded for an agent made in Python
-
     for place, known in known_keys(file_fields()).items():
         for where, section in sections_at(given, place):
             if isinstance(section, dict) and (unknown := sorted(map(str, section.keys() - {*known}))):

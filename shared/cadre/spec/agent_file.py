@@ -16,7 +16,8 @@ from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
 from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
-from cadre.spec.yaml_file import known_keys, misfit_of, read_yaml, sections_at
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import known_keys, misfit_of, sections_at
 
 
 class _AgentMetadata(msgspec.Struct):

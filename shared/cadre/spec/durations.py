@@ -9,6 +9,7 @@ from msgspec import inspect
 
 from cadre.errors import SpecError
 from cadre.protocol.usage import LENGTH_OF_TIME
+from cadre.structs import Checked, shape_of
 
 Length = float | str
 """A length of time as people write it: seconds, or a text such as `90s`, `10m`, `2h` or `3d`."""
@@ -75,6 +76,15 @@ def with_seconds(data: Any, shape: inspect.Type, place: str = "") -> Any:
         key: with_seconds(value, types[key], f"{place}.{key}".lstrip(".")) if key in types else value
         for key, value in data.items()
     }
+
+
+class WithLengths(Checked):
+    """Checks a struct that Python makes, and reads lengths of time in it as files have them."""
+
+    def read(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return fields in JSON types with seconds for each length of time. Raises SpecError."""
+        found: dict[str, Any] = with_seconds(fields, shape_of(cls))
+        return found
 
 
 def unix_of(moment: float | str) -> float:

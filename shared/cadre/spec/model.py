@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.protocol.usage import Seconds
+from cadre.spec.durations import WithLengths
 from cadre.spec.names import Bound
 from cadre.spec.profile import ReasoningBack, TokenLimit
 
@@ -38,7 +39,7 @@ _RUN_BY_THE_CLIENT = {
 """Types of tools that wait for whoever made the request, and what to do instead."""
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Price(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
     """The price of a million tokens, in any currency; prices and budgets of a deployment share one."""
 
     input: float
@@ -47,7 +48,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of input tokens that the endpoint had cached; None: as of any other."""
 
 
-class NamedFunction(msgspec.Struct, frozen=True):
+class NamedFunction(msgspec.Struct, metaclass=WithLengths, frozen=True):
     """The one function that each answer of a model must call: a tool, a team member, or `final_answer`."""
 
     function: str
@@ -57,7 +58,7 @@ MAX_ANSWER_CHARS = 4_000_000
 """Several times what any model can write."""
 
 
-class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ModelSpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
     """The model that an agent uses, and how. Defaults come from the environment: `CADRE_MODEL_URL`,
     `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
 

@@ -13,7 +13,8 @@ from cadre.errors import SpecError, UnknownModel
 from cadre.spec.durations import with_seconds
 from cadre.spec.model import ModelSpec, check_api, check_url
 from cadre.spec.names import check_name
-from cadre.spec.yaml_file import known_keys, misfit_of, read_yaml, sections_at
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import known_keys, misfit_of, sections_at
 
 Capability = Literal["vision", "streaming", "tools", "json_schema"]
 

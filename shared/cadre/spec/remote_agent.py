@@ -12,7 +12,7 @@ from cadre.protocol.a2a import remote_tools
 from cadre.protocol.usage import Budget
 from cadre.spec.durations import checked_seconds
 from cadre.spec.kinds import Section
-from cadre.spec.yaml_file import misfit_of
+from cadre.structs import misfit_of
 
 DOCUMENT = "RemoteAgent"
 """The `kind` of its file."""

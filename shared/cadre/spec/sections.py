@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from cadre.errors import SpecError
+from cadre.errors import SpecError, UnknownOption
+from cadre.options import unknown_option
 from cadre.spec.kinds import Section, declared_kinds, once
+from cadre.structs import made
 
 
 @once
@@ -22,12 +24,26 @@ def section_types() -> Mapping[str, type[Section]]:
 
 
 class AsInFiles(msgspec.StructMeta):
-    """Let a specification be made in Python with the keys of a file: `AgentSpec(…, code=CodeSpec(…))`."""
+    """Let a specification be made in Python with the keys of a file, and mappings as there: `AgentSpec(…, code={…})`.
+
+    Raises SpecError for a key that does not exist or is missing.
+    """
 
     if not TYPE_CHECKING:
 
-        def __call__(cls, *args: Any, **fields: Any) -> Any:
-            return super().__call__(*args, **folded(fields))
+        def __call__(cls, **fields: Any) -> Any:
+            structs = {**cls.__annotations__, **section_types()}
+            known = [name for name in structs if name != "sections"]
+            for name, value in fields.items():
+                if name not in structs:
+                    raise unknown_option("Agent", name, known)
+                if isinstance(value, Mapping) and isinstance(structs[name], msgspec.StructMeta):
+                    fields[name] = made(structs[name], value)
+            defaults = zip(reversed(cls.__struct_fields__), reversed(cls.__struct_defaults__), strict=False)
+            optional = {name for name, default in defaults if default is not msgspec.NODEFAULT}
+            if lacking := [one for one in cls.__struct_fields__ if one not in {*optional, *fields}]:
+                raise UnknownOption(f"Agent needs {' and '.join(lacking)}: it takes {', '.join(known)}")
+            return super().__call__(**folded(fields))
 
 
 def folded(fields: dict[str, Any]) -> dict[str, Any]:

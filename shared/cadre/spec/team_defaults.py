@@ -16,7 +16,8 @@ from cadre.spec.durations import with_seconds
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.names import TEAM_FILE
-from cadre.spec.yaml_file import misfit_of, read_yaml
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import misfit_of
 
 _OF_ONE_MODEL = ("price", "context")
 """Keys that an agent which names another model than its team does not take over."""

@@ -3,8 +3,9 @@
 from cadre.client.errors import RunCancelled, RunFailed
 from cadre.journal.arrivals import Toolset
 from cadre.ports import ModelReply
+from cadre.testing.blocking_team import BlockingTeam, BlockingTeamRun
 from cadre.testing.crash_points import CrashOutcome, crash_points
-from cadre.testing.models import FunctionModel, ScriptModel, TestModel, answer, call
+from cadre.testing.models import FunctionModel, ScriptedModel, TestModel, answer, call
 from cadre.testing.records import cancel, report, result, task, timer
 from cadre.testing.scripted_model import ModelServer, running_model
 from cadre.testing.simulated_run import SimulatedRun
@@ -12,13 +13,15 @@ from cadre.testing.team import Team, TeamCall
 from cadre.testing.team_run import TeamRun, TeamRunWaits
 
 __all__ = [
+    "BlockingTeam",
+    "BlockingTeamRun",
     "CrashOutcome",
     "FunctionModel",
     "ModelReply",
     "ModelServer",
     "RunCancelled",
     "RunFailed",
-    "ScriptModel",
+    "ScriptedModel",
     "SimulatedRun",
     "Team",
     "TeamCall",

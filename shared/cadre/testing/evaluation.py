@@ -202,7 +202,7 @@ async def judged(task: str, trial: Trial, judge: Judge) -> Verdict | None:
 
 async def _outcome(team: Team, kept: KeptRun, acts: RepeatedActs, seconds: float) -> RunOutcome:
     task = kept.task
-    run = await team.start(
+    run = await team.begin(
         task.agent,
         task.task,
         inputs=task.inputs,
@@ -245,9 +245,9 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun, acts: RepeatedAct
             to, one = signal
             await to.signal(one.name, one.payload)
         elif (left := team.next_in()) is None:
-            raise TeamRunWaits(f"the run is {run.state.phase.value}, and nobody is there to go on with it")
+            raise TeamRunWaits(f"the run is {run.run.phase.value}, and nobody is there to go on with it")
         elif left > LONGEST_WAIT_SECONDS:
-            team.skip_to_next()
+            await team.skip_to_next()
         else:
             await team.changed()
     acts.check_all_done()
@@ -269,11 +269,11 @@ async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None
     """Decides on a call as a person did then; agrees to it where nobody did."""
     match word:
         case ev.ApprovalDecided(verdict="rejected" | "expired"):
-            await run.reject(call, note=word.feedback)
+            await run.reject(call, feedback=word.feedback)
         case ev.ApprovalDecided(verdict="corrected", arguments=dict() as arguments):
-            await run.correct(call, tool=word.name, note=word.feedback, **arguments)
+            await run.correct(call, arguments, tool=word.name, replace=True, feedback=word.feedback)
         case ev.ApprovalDecided():
-            await run.approve(call, edits=word.edits, note=word.feedback)
+            await run.approve(call, edits=word.edits, feedback=word.feedback)
         case None:
             await run.approve(call)
 

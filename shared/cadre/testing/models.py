@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
+from cadre.options import explained
 from cadre.ports import Model, ModelReply, OnText
 from cadre.protocol.usage import Usage
 from cadre.tools.example_values import example
@@ -21,17 +22,20 @@ AnyModel = Model | Iterable[Reply] | Callable[[ModelRequest], Reply | Awaitable[
 """A model, or what stands for one: the replies of a script, or a function from a request to its reply."""
 
 
-def call(name: str, **arguments: Any) -> RequestedCall:
-    """A call as a model's endpoint returns it, with its arguments as JSON text."""
-    return RequestedCall(name, msgspec.json.encode(arguments).decode())
+def call(name: str, given: Mapping[str, Any] | None = None, /, **arguments: Any) -> RequestedCall:
+    """Return a call as a model's endpoint returns it: its arguments as a mapping or by their names."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"write the arguments by their names or as a mapping, not {given!r}")
+    return RequestedCall(name, msgspec.json.encode({**(given or {}), **arguments}).decode())
 
 
 def answer(value: Any) -> RequestedCall:
-    """The call that ends the run of an agent that calls tools."""
+    """Return the call that ends the run of an agent that calls tools."""
     return call(FINAL_ANSWER, answer=value)
 
 
-class ScriptModel:
+@explained({"calls": "team.requests has what the models were asked"})
+class ScriptedModel:
     """Says one reply after the other, whoever asks. Raises AssertionError when it is asked once more."""
 
     def __init__(self, replies: Iterable[Reply]) -> None:
@@ -46,8 +50,11 @@ class ScriptModel:
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         if not self.left:
             last = request.messages[-1].get("content") if request.messages else None
+            said = self._replies[-1] if self._replies else None
+            hint = f"; a text ends no run: write answer({said!r})" if isinstance(said, str) else ""
             raise AssertionError(
-                f"the script has {self._said} replies, and its model was asked once more; the last message: {last!r}"
+                f"the script has {self._said} replies, and its model was asked once more{hint}; the last message:"
+                f" {last!r}"
             )
         self._said += 1
         return await say(self._replies[self._said - 1], on_text)
@@ -57,6 +64,14 @@ class FunctionModel:
     """Says what the function returns for a request; it may be a coroutine."""
 
     def __init__(self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]]) -> None:
+        """Raises TypeError for a function that takes no request."""
+        try:
+            inspect.signature(function).bind(None)
+        except TypeError as error:
+            raise TypeError(
+                f"{function!r}: {error}: write a function of one argument, the request, such as"
+                " lambda request: answer(request.messages[-1]['content'])"
+            ) from error
         self._function = function
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
@@ -98,13 +113,15 @@ def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def model_of(given: AnyModel) -> Model:
-    """The model that is meant. Raises TypeError for what stands for none."""
+    """Return the model that is meant. Raises TypeError for what stands for none."""
+    if isinstance(given, type):
+        raise TypeError(f"{given.__name__} is a class: write {given.__name__}()")
     if hasattr(given, "complete"):
         return cast(Model, given)
     if callable(given):
         return FunctionModel(given)
     if isinstance(given, Iterable) and not isinstance(given, str):
-        return ScriptModel(given)
+        return ScriptedModel(given)
     raise TypeError(
         f"{given!r} is no model: give a list of replies, a function, or an object with `complete`"
     )

@@ -2,6 +2,7 @@
 
 from typing import Any, Self
 
+from cadre.authoring import AgentDefinition, spec_of
 from cadre.delivery.codec import decode, encode
 from cadre.engine.commands import Command
 from cadre.engine.fold import apply_entry
@@ -32,9 +33,14 @@ class SimulatedRun:
     """
 
     def __init__(
-        self, spec: AgentSpec, toolset: Toolset | None = None, run: str = "r1", *, base: int = 0
+        self,
+        agent: AgentDefinition | AgentSpec,
+        toolset: Toolset | None = None,
+        run: str = "r1",
+        *,
+        base: int = 0,
     ) -> None:
-        self.spec, self.toolset, self._base = spec, toolset or Toolset(), base
+        self.spec, self.toolset, self._base = spec_of(agent), toolset or Toolset(), base
         self.run = Run(id=run, tree=tree_of(run))
         self._journal: list[bytes] = []
         self.at = 100.0

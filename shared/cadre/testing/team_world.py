@@ -1,6 +1,7 @@
 """What a test team and its runs both stand on: records, journals, files and the time of a deployment in memory."""
 
 import asyncio
+import contextlib
 import itertools
 
 from cadre.delivery.codec import decode, encode
@@ -13,9 +14,20 @@ from cadre.testing.in_memory_deployment import InMemoryDeployment
 class TeamWorld:
     """A deployment in memory as people and their runs see it; `change` is set when something may have come to rest."""
 
-    def __init__(self, deployment: InMemoryDeployment, change: asyncio.Event) -> None:
+    def __init__(
+        self,
+        deployment: InMemoryDeployment,
+        change: asyncio.Event,
+        *,
+        real_time: bool = False,
+        approves: bool = False,
+    ) -> None:
         self._deployment = deployment
         self._change = change
+        self.approves = approves
+        """Whether calls that wait for a person are let be made."""
+        self._real_time = real_time
+        """Whether waits take their time, as those for a real endpoint must."""
         self._sent = itertools.count(1)
 
     def next_number(self) -> int:
@@ -40,6 +52,12 @@ class TeamWorld:
             decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)[after:]
         ]
 
+    def stored(self) -> list[tuple[int, Entry]]:
+        """The entries of all journals so far with their sequences, in the order in which they were stored."""
+        stream, prefix = self._deployment.stream, f"{self._deployment.topology.prefix}.run."
+        found = [one for one in stream.messages.values() if one.subject.startswith(prefix)]
+        return [(one.seq, decode(one.data, Entry)) for one in sorted(found)]
+
     def files(self, run: str) -> dict[str, bytes]:
         """The files in the workspace of the run's tree, by path."""
         tree = run.split("_")[0]
@@ -54,10 +72,13 @@ class TeamWorld:
         """Has whoever waits for a change look again."""
         self._change.set()
 
-    async def changed(self) -> None:
-        """Waits until something may have come to rest. Raises what a handler, or a model, has raised."""
-        await self._change.wait()
-        self._change.clear()
+    async def changed(self, until: float | None = None) -> None:
+        """Wait until something may have come to rest, or until this time. Raises what a handler, or a model, has
+        raised."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if until is None else max(0.0, until - self.now())):
+                await self._change.wait()
+                self._change.clear()
         await asyncio.sleep(0)
         if self._deployment.problem is not None:
             raise self._deployment.problem
@@ -66,9 +87,15 @@ class TeamWorld:
         """Whether all that is left to do waits for a time or for somebody outside."""
         return self._deployment.is_idle()
 
-    def skip_to_next(self) -> bool:
-        """Moves the clock on to what is due next; False when nothing is."""
-        return self._deployment.clock.skip_to_next()
+    async def skip_to_next(self, until: float | None = None) -> None:
+        """Move the clock on to what is due next, but not beyond `until`; in real time wait for it."""
+        left = self.next_in()
+        if left is None or self._real_time:
+            await self.changed(until)
+        elif until is not None and self.now() + left > until:
+            self.skip(until - self.now())
+        else:
+            self._deployment.clock.skip_to_next()
 
     def next_in(self) -> float | None:
         """Seconds until the next thing is due by the clock; None when nothing is."""

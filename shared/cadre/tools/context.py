@@ -5,6 +5,7 @@ import logging
 import threading
 from typing import Any
 
+from cadre.options import explained
 from cadre.protocol.messages import Resumption
 from cadre.tools.files import File
 from cadre.tools.workspace import Workspace, WorkspaceError
@@ -40,6 +41,15 @@ class CancelSignal:
         self._tasks.set()
 
 
+@explained(
+    {
+        "run_id": "run",
+        "session_id": "session",
+        "user_id": "user",
+        "deps": "a tool reads its own module's variables",
+        "state": "workspace keeps files for the run",
+    }
+)
 class ToolContext:
     """The context of one call, passed to a parameter with this hint, which the model does not see.
 

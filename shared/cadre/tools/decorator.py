@@ -5,25 +5,40 @@ import copy
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
 from cadre.errors import CadreError, TerminalError, ToolDefinitionError
+from cadre.options import explained, unknown_option
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo, Unfinished
 from cadre.protocol.tagged import for_tool
+from cadre.spec.durations import seconds_of
 from cadre.spec.names import MOST, NAME
 from cadre.spec.policy import check_policy, names_in
 from cadre.spec.schema_form import typed
+from cadre.structs import as_written, misfit_of
 from cadre.tools.context import ToolContext
 from cadre.tools.files import File
-from cadre.tools.json_types import JsonType, Unfit
+from cadre.tools.json_types import JsonType, Unfit, loaded
 from cadre.tools.signature import Signature, read_signature
 from cadre.tools.thread import start_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_FOREIGN_OPTIONS = {
+    "requires_approval": "approval='always'",
+    "needs_approval": "approval='always'",
+    "max_retries": "the model that reads a ToolError decides whether it tries again",
+    "retries": "the model that reads a ToolError decides whether it tries again",
+    "strict": "types are strict in any case",
+    "readonly": "read_only=True",
+    "annotations": "read_only=True, idempotent=True",
+}
+"""Options of other libraries' tools, each with what does the same here."""
 
 RESERVED = frozenset({"final_answer"})
 """Names that every agent's model is offered already."""
@@ -31,6 +46,10 @@ RESERVED = frozenset({"final_answer"})
 
 class InvalidArguments(TerminalError):
     """A model's arguments do not fit the tool. The text names the argument; the model reads it."""
+
+
+class ToolError(CadreError):
+    """A tool has failed, and its model reads this text alone: say what it may do instead."""
 
 
 class CallInterrupted(TerminalError):
@@ -64,7 +83,7 @@ class ToolOptions(TypedDict, total=False):
     """The tool changes nothing: after a crash it simply runs again."""
     idempotent: bool
     """Two runs with one `ToolContext.call_id` have the effect of one: after a crash the tool runs again."""
-    timeout: float | None
+    timeout: float | timedelta | None
     """Seconds that a call may take."""
     concurrency: int | None
     """Calls that one process works on at once; by default as many as `CADRE_CONCURRENCY`."""
@@ -77,21 +96,15 @@ class ToolOptions(TypedDict, total=False):
     version: str
 
 
-def _with_whole_numbers(value: Any) -> Any:
-    """Replaces numbers like 5.0 by integers, which JSON does not tell apart."""
-    if isinstance(value, dict):
-        return {key: _with_whole_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_whole_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _listed(function: Callable[[], Any]) -> Any:
     """Calls the function, and reads the iterator that it returns in the same thread."""
     outcome = function()
     return list(outcome) if isinstance(outcome, Iterator) else outcome
 
 
+@explained(
+    {"parameters": "input_schema", "run": "call(arguments, context)", "invoke": "call(arguments, context)"}
+)
 class Tool(Generic[P, R]):
     """A function and the card that describes it to models. Calling the tool calls the function."""
 
@@ -122,6 +135,26 @@ class Tool(Generic[P, R]):
         """The name by which models call it."""
         return self.card.name
 
+    @property
+    def description(self) -> str:
+        """What models read of it."""
+        return self.card.description
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments."""
+        return self.card.input_schema
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the result; None where its hint says nothing."""
+        return self.card.output_schema
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that a call may take; None: as long as it likes."""
+        return self.card.timeout
+
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Converts JSON values to the function's keyword arguments, as its hints say.
 
@@ -148,23 +181,18 @@ class Tool(Generic[P, R]):
         return values
 
     def _converted(self, name: str, kind: JsonType, value: Any, files: list[File]) -> Any:
-        found: list[File] = []
         try:
-            loaded = kind.load(value, found)
+            return loaded(kind, value, files)
         except Unfit as error:
-            found.clear()
-            try:
-                loaded = kind.load(_with_whole_numbers(value), found)
-            except Unfit:
-                raise InvalidArguments(f"argument {name + error.place!r}: {error}") from error
-        files += found
-        return loaded
+            raise InvalidArguments(f"argument {name + error.place!r}: {error}") from error
 
-    async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    async def call(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
         """Validates the arguments and runs the function; a plain one in a thread, so that it does not block.
 
+        `context` is what a parameter of the type ToolContext takes; in a test `ToolContext(run="r1")`, or none.
         Raises InvalidArguments, and what the function raises.
         """
+        context = ToolContext() if context is None else context
         files: list[File] = []
         values = self._checked(arguments, files)
         try:
@@ -253,14 +281,21 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
 
 def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
     """The options, converted to their types, of the tool with this default name. Raises ToolDefinitionError."""
-    unknown = sorted(set(options) - set(ToolOptions.__annotations__))
-    if unknown:
-        known = ", ".join(ToolOptions.__annotations__)
-        raise ToolDefinitionError(f"{where}: @tool has no option {', '.join(unknown)}: it takes {known}")
+    known = ToolOptions.__annotations__
+    for unknown in sorted(set(options) - {*known}):
+        problem = unknown_option("@tool", unknown, known, _FOREIGN_OPTIONS.get(unknown, ""))
+        raise ToolDefinitionError(f"{where}: {problem}")
+    given = as_written(dict(options))
     try:
-        options = msgspec.convert(options, ToolOptions)
+        if isinstance(given.get("timeout"), str):
+            given["timeout"] = seconds_of(given["timeout"])
+        options = msgspec.convert(given, ToolOptions)
     except msgspec.ValidationError as error:
-        raise ToolDefinitionError(f"{where}: @tool option: {error}") from error
+        misfit = misfit_of(error)
+        word = "; write 'always'" if given.get(misfit.place) is True and misfit.place == "approval" else ""
+        raise ToolDefinitionError(f"{where}: @tool option {misfit.place}: {misfit.lower}{word}") from error
+    except ValueError as error:
+        raise ToolDefinitionError(f"{where}: @tool option timeout: {error}") from error
     name = options.get("name", name)
     if not NAME.fullmatch(name):
         raise ToolDefinitionError(

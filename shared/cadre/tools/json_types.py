@@ -34,9 +34,10 @@ from typing import (
 
 import msgspec
 
+from cadre.errors import SpecError
 from cadre.spec.answer_schema import Schema
 from cadre.spec.schema_form import offered
-from cadre.spec.yaml_file import misfit_of
+from cadre.structs import misfit_of
 from cadre.tools.files import File, file_output_schema, file_schema
 
 _ITERATED = {Iterable, Collection, Iterator, Generator, AsyncIterable, AsyncIterator, AsyncGenerator}
@@ -94,6 +95,44 @@ def read_type(hint: Any, *, output: bool = False) -> JsonType:
         except NotOffered as error:
             problems.append(str(error))
     raise NotOffered(next(filter(None, problems), "it is no type that JSON knows"))
+
+
+def loaded(kind: JsonType, value: Any, files: list[File]) -> Any:
+    """Convert a JSON value to the type, 5.0 to an integer too, and append the files in it to `files`. Raises Unfit."""
+    found: list[File] = []
+    try:
+        result = kind.load(value, found)
+    except Unfit as error:
+        found.clear()
+        try:
+            result = kind.load(_with_whole_numbers(value), found)
+        except Unfit:
+            raise error from None
+    files += found
+    return result
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Replace numbers like 5.0 by integers, which JSON does not tell apart."""
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def answer_type(output_type: Any) -> JsonType:
+    """Return the type of an agent's answers as JSON has it. Raises SpecError for a type that JSON cannot carry."""
+    try:
+        return read_type(output_type)
+    except NotOffered as error:
+        raise SpecError(f"{output_type!r}: {error}", key="output_type") from error
+
+
+def as_answer(output: Any, output_type: Any) -> Any:
+    """Return an answer in JSON types as its type. Raises SpecError, and Unfit, which is a ValueError, for an answer
+    that does not fit."""
+    return loaded(answer_type(output_type), output, [])
 
 
 def lists_for_iterators(hint: Any) -> Any:

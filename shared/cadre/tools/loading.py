@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,9 @@ from cadre.tools.decorator import Tool
 from cadre.tools.skills import load_skills
 
 AnyTool = Tool[..., Any]
+
+FILE_MODULE = "cadre_file_"
+"""What begins the name of a module that was loaded by the path of its file."""
 
 SERIAL = "SERIAL"
 """The name by which a module says that all of its tools are serial: `SERIAL = True`."""
@@ -40,10 +44,10 @@ def load_tools(target: str) -> list[AnyTool]:
         found = getattr(module, function, None)
         if not isinstance(found, Tool):
             what = "has no" if found is None else "has @tool missing above"
-            names = ", ".join(tool.name for tool in _tools_of(module)) or "none"
+            names = ", ".join(tool.name for tool in tools_of(module)) or "none"
             raise SetupError(f"{source} {what} {function}; its tools are: {names}")
-        return [one for one in _tools_of(module) if one is found]
-    tools = _tools_of(module)
+        return [one for one in tools_of(module) if one is found]
+    tools = tools_of(module)
     if not tools:
         raise SetupError(
             f"{source} holds no tools: write @tool above a function (from cadre.tool import tool)"
@@ -61,9 +65,21 @@ def _skills(folder: Path) -> list[AnyTool]:
     return tools
 
 
-def _tools_of(module: ModuleType) -> list[AnyTool]:
-    # A tool bound to two names is one tool.
-    tools = list({id(value): value for value in vars(module).values() if isinstance(value, Tool)}.values())
+class HoldsTools(ABC):
+    """What brings tools with it, such as an agent that Python defines."""
+
+    @abstractmethod
+    def brought_tools(self) -> list[AnyTool]:
+        """Return the tools."""
+
+
+def tools_of(module: ModuleType) -> list[AnyTool]:
+    """Return the tools that a module defines, and those that its agents bring."""
+    values = [*vars(module).values()]
+    found = [value for value in values if isinstance(value, Tool)]
+    for value in values:
+        found += value.brought_tools() if isinstance(value, HoldsTools) else []
+    tools = list({id(tool): tool for tool in found}.values())  # a tool bound to two names is one tool
     if getattr(module, SERIAL, False) is True:
         for tool in tools:
             tool.card = msgspec.structs.replace(tool.card, serial=True)
@@ -90,7 +106,7 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise SetupError(f"{path}: no such file")
     # A name of its own: a file called json.py must not take the place of that module.
-    name = f"cadre_file_{crc32(os.fsencode(path)):08x}_{path.stem}"
+    name = f"{FILE_MODULE}{crc32(os.fsencode(path)):08x}_{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre import Agent, tool
+from cadre import tool
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import EditApplied, EditRefused
 from cadre.kinds.plan.section import PlanSpec, PlanStep
+from cadre.spec.agent import AgentSpec as Agent
 from cadre.spec.sections import sections
 from cadre.testing import Team, answer, crash_points
 

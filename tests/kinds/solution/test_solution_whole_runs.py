@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from cadre import Agent, tool
+from cadre import tool
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
 from cadre.kinds.solution.section import SolutionSpec
 from cadre.protocol.messages import CallEdit
+from cadre.spec.agent import AgentSpec as Agent
 from cadre.spec.sections import sections
 from cadre.testing import ModelReply, RunFailed, Team, crash_points
 from harness.texts import holds
@@ -127,7 +128,7 @@ async def test_a_corrected_run_survives_every_death() -> None:
     async def play(team: Team) -> Any:
         run = await team.start("auditor", "Pay.")
         edits = [CallEdit(call=1, arguments={"amount": 10.0}), CallEdit(call=2, drop=True)]
-        await run.approve(edits=edits, note="Not that much.")
+        await run.approve(edits=edits, feedback="Not that much.")
         return await run.result()
 
     def make() -> Team:

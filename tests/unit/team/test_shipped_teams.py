@@ -17,7 +17,7 @@ def query(file: Path, text: str) -> list[tuple[object, ...]]:
 
 
 async def test_the_comparer_reads_every_offer_and_writes_the_comparison() -> None:
-    files = {file.name: file.read_text() for file in (TEAMS / "offers" / "documents").glob("*.md")}
+    files = {file.name: file.read_bytes() for file in (TEAMS / "offers" / "documents").glob("*.md")}
     async with played_team("offers") as team:
         run = await team.start("comparer", "Compare the offers.", files=files)
         assert await run.result() == {"recommended": "Borealis", "total": 41628.0, "refused": ["Calora"]}
@@ -25,8 +25,8 @@ async def test_the_comparer_reads_every_offer_and_writes_the_comparison() -> Non
 
 
 async def test_a_changed_offer_changes_what_the_comparer_recommends() -> None:
-    files = {file.name: file.read_text() for file in (TEAMS / "offers" / "documents").glob("*.md")}
-    files["offer-calora.md"] = files["offer-calora.md"].replace("need 16 weeks", "need 9 weeks")
+    files = {file.name: file.read_bytes() for file in (TEAMS / "offers" / "documents").glob("*.md")}
+    files["offer-calora.md"] = files["offer-calora.md"].replace(b"need 16 weeks", b"need 9 weeks")
     async with played_team("offers") as team:
         answer = await team.run("comparer", "Compare the offers.", files=files)
     assert answer == {"recommended": "Calora", "total": 39224.0, "refused": []}

@@ -8,6 +8,7 @@ import pytest
 
 import cadre.client
 from cadre import Agent, Limits, ToolContext, tool
+from cadre.client import NotFound
 from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.work_summary import work_of
@@ -20,7 +21,7 @@ from cadre.testing import (
     ModelReply,
     RunCancelled,
     RunFailed,
-    ScriptModel,
+    ScriptedModel,
     Team,
     TeamRunWaits,
     answer,
@@ -89,7 +90,7 @@ async def test_a_manager_reads_the_summary_of_its_members_work() -> None:
     async with Team([lead, writer], [count_words], models) as team:
         await team.run("lead", "Have it counted.")
         member = fold(team.journal("run1_1_0"), "run1_1_0", "run1")
-        prompts = prompts_for(writer)
+        prompts = prompts_for(writer.spec)
         summary = prompts.managed_summary("writer", work_of(member, prompts))
         assert summary in str(team.requests[-1].request.messages[-1]["content"])
 
@@ -141,7 +142,7 @@ async def test_a_person_decides() -> None:
             await run.result()
         assert paid == []
         assert [one.name for one in run.held] == ["pay"]
-        await run.correct(amount=90.0, note="There was a discount.")
+        await run.correct("", {"amount": 90.0}, feedback="There was a discount.")
         assert await run.result() == "done"
     assert paid == [90.0]
 
@@ -157,7 +158,7 @@ async def test_a_person_refuses_and_cancels() -> None:
         [clerk], [pay], [call("pay", amount=1.0), answer("not paid"), call("pay", amount=2.0)]
     ) as team:
         refused = await team.start("clerk", "Pay the bill.")
-        await refused.reject(note="Too dear.")
+        await refused.reject(feedback="Too dear.")
         assert await refused.result() == "not paid"
         assert "Too dear." in str(team.requests[1].request.messages[-1]["content"])
         cancelled = await team.start("clerk", "Pay the other one.")
@@ -183,7 +184,7 @@ async def test_files_are_in_the_workspace() -> None:
 
     agent = Agent(name="crier", description="Cries.", tools=["shout"])
     async with Team([agent], [shout], [call("shout", path="quiet.txt"), answer("see loud.txt")]) as team:
-        run = await team.start("crier", "Shout.", files={"quiet.txt": "hush"})
+        run = await team.start("crier", "Shout.", files={"quiet.txt": b"hush"})
         await run.result()
         assert run.files == {"quiet.txt": b"hush", "loud.txt": b"HUSH"}
 
@@ -210,7 +211,7 @@ async def test_whoever_works_for_a_run_with_files_may_search_them() -> None:
         of_member = [asked.request for asked in team.requests if asked.agent == "reader"]
         assert "query_resources" not in repr([request.tools for request in of_member])
         assert [made.tool for made in team.calls] == []
-        run = await team.start("boss", "Find the price.", files={"offer.md": "It costs 3."})
+        run = await team.start("boss", "Find the price.", files={"offer.md": b"It costs 3."})
         await run.result()
         assert [(made.agent, made.output) for made in team.calls] == [("reader", "price: page 3")]
         for one in [id_ for id_ in team.run_ids() if id_.startswith(run.id)]:
@@ -235,20 +236,20 @@ async def test_code_calls_a_function_of_whoever_started_the_run() -> None:
     coder = Agent(name="coder", description="Computes.", kind="code", tools=["count_words"])
     code = "Thought: ask.\n<code>\nfinal_answer('It is ' + weather(city='Oslo'))\n</code>"
     async with Team([coder], [count_words], [code]) as team:
-        run = await team.start("coder", "How is it?", terms=CallerTerms(tools=[weather]))
+        run = await team.begin("coder", "How is it?", terms=CallerTerms(tools=[weather]))
         await run.settle()
         assert [(one.name, one.arguments) for one in run.held] == [("weather", {"city": "Oslo"})]
-        await run.approve(note="3 degrees")
+        await run.approve(feedback="3 degrees")
         assert await run.result() == "It is 3 degrees"
 
 
 async def test_wrong_names_are_told() -> None:
     async with Team([WRITER], model=[]) as team:
-        with pytest.raises(SetupError, match=r"no agent 'reader'; it has writer"):
+        with pytest.raises(NotFound, match=r"'reader'.* writer"):
             await team.run("reader", "Read.")
         with pytest.raises(SetupError, match=r"no process 'tools'"):
             team.kill("tools")
-    with pytest.raises(SetupError, match=r"\bwriter\b"):
+    with pytest.raises(SetupError, match=r"\blead\b.*\bwriter\b"):
         Team([WRITER], model={"lead": []})
 
 
@@ -303,7 +304,7 @@ async def test_a_script_is_not_out_of_step_after_a_death() -> None:
     agent = Agent(name="agent", description="Counts.", tools=["count_words"])
     script = [call("count_words", text="a"), call("count_words", text="a b"), answer("both")]
     async for outcome in crash_points(
-        lambda: Team([agent], [count_words], ScriptModel(script)), lambda team: team.run("agent", "Count.")
+        lambda: Team([agent], [count_words], ScriptedModel(script)), lambda team: team.run("agent", "Count.")
     ):
         assert outcome.value == "both", outcome.after
         assert [one.output for one in outcome.team.calls] == [1, 2]
@@ -362,7 +363,7 @@ async def test_the_fixture_finds_what_was_overlooked() -> None:
 
 async def test_people_steer_a_run(tmp_path: Path) -> None:
     clerk = Agent(name="clerk", description="Pays.", tools=["count_words"], approvals={"*": "always"})
-    script = ScriptModel([call("count_words", text="a b"), answer("two")])
+    script = ScriptedModel([call("count_words", text="a b"), answer("two")])
     async with Team([clerk], [count_words], script) as team:
         run = await team.start("clerk", "Count.")
         await run.settle()

@@ -1,5 +1,6 @@
 """What docs/testing.md shows is run as it stands there."""
 
+import asyncio
 import inspect
 import re
 import runpy
@@ -20,9 +21,7 @@ def test_the_course_of_a_run_is_played_as_shown() -> None:
 
 async def test_the_page_s_tests_pass(cadre_team: Callable[..., Team], tmp_path: Path) -> None:
     blocks = [
-        block
-        for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-        if "async def test" in block
+        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "def test_" in block
     ]
     first, second, fixture = blocks
     written = [first + fixture.replace("        ...", '        await team.run("writer", "?")'), second]
@@ -33,6 +32,8 @@ async def test_the_page_s_tests_pass(cadre_team: Callable[..., Team], tmp_path: 
         found = runpy.run_path(str(file))
         for name, test in found.items():
             if name.startswith("test_"):
-                await test(*([cadre_team] if "cadre_team" in inspect.signature(test).parameters else []))
+                given = [cadre_team] if "cadre_team" in inspect.signature(test).parameters else []
+                is_async = inspect.iscoroutinefunction(test)
+                await (test(*given) if is_async else asyncio.to_thread(test, *given))
                 ran.append(name)
     assert len(ran) == 3

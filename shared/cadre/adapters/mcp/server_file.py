@@ -15,7 +15,8 @@ import msgspec
 from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
 from cadre.spec.names import NAME
-from cadre.spec.yaml_file import misfit_of, read_yaml
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import misfit_of
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """Endings of the files of MCP servers."""

@@ -31,7 +31,8 @@ from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices
-from cadre.spec.yaml_file import misfit_of, read_yaml
+from cadre.spec.yaml_file import read_yaml
+from cadre.structs import misfit_of
 from cadre.testing.evaluation import (
     Candidate,
     EndpointModel,

@@ -16,7 +16,7 @@ from cadre.errors import SpecError
 from cadre.spec.model import Price
 from cadre.spec.names import check_name
 from cadre.spec.prices import check_prices
-from cadre.spec.yaml_file import misfit_of
+from cadre.structs import misfit_of
 
 
 def _container(**fields: Any) -> dict[str, Any]:

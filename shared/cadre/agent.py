@@ -1,0 +1,94 @@
+"""`cadre.Agent`: an agent that Python describes, and its first runs in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack
+
+from cadre.authoring import AgentDefinition
+from cadre.client.run_options import StartOptions
+from cadre.errors import SetupError
+from cadre.options import explained
+
+if TYPE_CHECKING:
+    from cadre.ports import Model
+    from cadre.testing.team_run import TeamRun
+
+
+@explained(
+    {
+        "tool": "give functions by tools=[…]",
+        "override": "cadre.testing.Team([agent], model=…) asks another model",
+        "run_stream": "run.stream() of a run that a Team or Client has started",
+        "iter": "run.stream() of a run that a Team or Client has started",
+        "serve": "cadre.serve(agent), or `cadre up FILE.py`",
+    }
+)
+class Agent(AgentDefinition):
+    """An agent: `Agent("writer", instructions="…", tools=[function], team=[other], output_type=Type)`.
+
+    `spec` is its specification, `tools` the functions that it brings, `team` its members that Python defines.
+    `cadre up FILE.py` serves the agents that a module defines, `cadre.serve` one of them, and `cadre.Client` starts its
+    runs there: they outlive any process. `run` and `run_sync` are for the first five minutes: they play one run in this
+    process, where nothing is durable.
+    """
+
+    async def run(
+        self,
+        task: str,
+        *,
+        output_type: Any = None,
+        timeout: float | timedelta | None = None,
+        **options: Unpack[StartOptions],
+    ) -> TeamRun:
+        """Play a run in this process and return it once it is over: its `output`, `usage`, `events`.
+
+        It runs in the world of `cadre.testing`, without a server: nothing is durable here, and the run ends with the
+        process. Agents whose `model` is a test double ask that, the others their endpoints, as CADRE_MODEL_URL,
+        CADRE_MODEL and CADRE_MODEL_KEY say or the `cadre up` of this folder. Options are those of `Client.start`.
+
+        Raises SetupError for an agent without a model, RunFailed for a run that ended without an answer, TeamRunWaits
+        for one that waits for a person, TimedOut after `timeout` seconds.
+        """
+        from cadre.testing.team import Team  # a module that defines agents does not load a deployment
+
+        async with Team([self], model=_models(self), real_time=True) as team:
+            run = await team.start(self.name, task, output_type=output_type, **options)
+            await run.result(timeout=timeout)
+            return run
+
+    def run_sync(
+        self,
+        task: str,
+        *,
+        output_type: Any = None,
+        timeout: float | timedelta | None = None,
+        **options: Unpack[StartOptions],
+    ) -> TeamRun:
+        """Play a run as `run` does, and block until it is over. Raises RuntimeError where an event loop runs."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(task, output_type=output_type, timeout=timeout, **options))
+        raise RuntimeError("an event loop is running here: write `await agent.run(…)`")
+
+
+def _models(agent: Agent) -> dict[str, Any]:
+    """Return the model of each agent: its test double, else its endpoint. Raises SetupError for one without."""
+    from cadre.adapters.local_stack import model_settings
+    from cadre.adapters.models.model_chain import ModelChain
+    from cadre.testing.kept_run import Contents
+
+    found: dict[str, Model | Any] = {}
+    for name, one in agent.everybody().items():
+        if one.model is not None:
+            found[name] = one.model
+            continue
+        chain = ModelChain(one.spec.model, model_settings(), Contents({}))
+        if (lack := chain.missing()) is not None:
+            raise SetupError(
+                f"it has no model: {lack}; or give it one of cadre.testing: model=[…]", agent=name
+            )
+        found[name] = chain
+    return found

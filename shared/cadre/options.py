@@ -1,0 +1,186 @@
+"""Refusals of what a call or an attribute names and there is not: each lists what there is, and names the nearest word.
+
+The words of other libraries lead to ours (`system_prompt` to `instructions`).
+"""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, get_args, is_typeddict
+
+from cadre.errors import UnknownOption
+
+C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WORDS: dict[str, str] = {
+    "additional_args": "inputs",
+    "agents": "team",
+    "approve": "approvals",
+    "args": "inputs",
+    "backstory": "instructions",
+    "base_url": "url",
+    "comment": "feedback",
+    "conversation_id": "session",
+    "data": "output",
+    "dollars": "cost",
+    "expires": "deadline",
+    "final_output": "output",
+    "gateway": "url",
+    "handoff_description": "description",
+    "handoffs": "team",
+    "image": "images",
+    "input": "task",
+    "input_schema": "inputs",
+    "instruction": "instructions",
+    "invoke": "run",
+    "kickoff": "run",
+    "label": "labels",
+    "last_messages": "events",
+    "max_iterations": "max_steps limits",
+    "max_turns": "max_steps limits",
+    "members": "team",
+    "message": "task text",
+    "metadata": "labels",
+    "name": "type",
+    "note": "feedback",
+    "output_schema": "output_type",
+    "params": "inputs",
+    "parameters": "input_schema inputs",
+    "prompt": "task instructions",
+    "query": "task",
+    "reason": "feedback",
+    "recursion_limit": "max_steps limits",
+    "requires_approval": "approval",
+    "response_format": "output_type",
+    "response_model": "output_type",
+    "result_type": "output_type",
+    "role": "description",
+    "run_id": "run id",
+    "session_id": "session",
+    "settings": "model",
+    "status": "state",
+    "sub_agents": "team",
+    "system": "instructions",
+    "system_prompt": "instructions",
+    "tags": "labels",
+    "thread": "session",
+    "thread_id": "session",
+    "token": "api_key",
+    "usd": "cost",
+    "user_id": "user",
+    "user_prompt": "task",
+}
+"""Words of other libraries and of other doors, each with ours for it, the likelier one first."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is meant by another one; "" where none seems to be."""
+    there = [*known]
+    ours = next((word for word in _WORDS.get(name, "").split() if word in there), "")
+    return ours or next(iter(difflib.get_close_matches(name, there, n=1, cutoff=0.7)), "")
+
+
+def unknown_option(what: str, name: str, known: Iterable[str], hint: str = "") -> UnknownOption:
+    """Return the error of an option that `what` does not have; `hint` says what to write instead."""
+    names = [*known]
+    return UnknownOption(
+        f"{what} has no option {name!r}{_meant(name, names, hint)}: it takes {', '.join(names) or 'none'}"
+    )
+
+
+def no_attribute(what: str, name: str, known: Iterable[str], hint: str = "") -> AttributeError:
+    """Return the error of an attribute that `what` does not have."""
+    names = [one for one in known if not one.startswith("_")]
+    return AttributeError(
+        f"{what} has no attribute {name!r}{_meant(name, names, hint)}: it has {', '.join(names)}"
+    )
+
+
+def _meant(name: str, known: list[str], hint: str) -> str:
+    near = nearest(name, known)
+    return f" ({hint})" if hint else f" (did you mean {near!r}?)" if near else ""
+
+
+def explained(hints: Mapping[str, str] | None = None) -> Callable[[C], C]:
+    """Have the public methods of a class refuse what they do not take with a list of what they do, and the class itself
+    name its attributes where one is asked for that it does not have.
+
+    Options in a TypedDict (`**options: Unpack[Options]`) count as parameters, in signatures too, which `help` and
+    editors show. `hints` are sentences by the names of attributes that other libraries have.
+    """
+
+    def decorate(cls: C) -> C:
+        for name in dir(cls):
+            member = inspect.getattr_static(cls, name)
+            if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):
+                setattr(cls, name, _explaining(member, cls.__name__, name))
+
+        def missing(self: object, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_attribute(cls.__name__, name, dir(self), (hints or {}).get(name, ""))
+
+        cls.__getattr__ = missing  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def explained_function(function: F) -> F:
+    """Have a function refuse what it does not take with a list of what it does."""
+    return _explaining(function, "", function.__name__)
+
+
+def _explaining(function: F, owner: str, name: str) -> F:
+    signature = _with_options(function)
+    what = f"{owner}.{name}".strip(".") if name != "__init__" else owner
+    parameters = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
+    known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    takes_any = len(known) < len(parameters)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for one in () if takes_any else kwargs:
+            if one not in known:
+                raise unknown_option(what, one, known)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as misfit:
+                takes = ", ".join(known) or "none"
+                raise UnknownOption(f"{what}: {misfit}: it takes {takes}") from error
+            raise
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
+
+
+def _with_options(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature with the options of a TypedDict as parameters."""
+    signature = inspect.signature(function)
+    parameters = [*signature.parameters.values()]
+    last = parameters[-1] if parameters else None
+    if last is None or last.kind is not last.VAR_KEYWORD:
+        return signature
+    options = _options_of(last.annotation, function)
+    if options is None:
+        return signature
+    there = {one.name for one in parameters}
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+        for name, hint in options.__annotations__.items()
+        if name not in there
+    ]
+    return signature.replace(parameters=[*parameters[:-1], *more])
+
+
+def _options_of(annotation: Any, function: Callable[..., Any]) -> Any:
+    """Return the TypedDict in an `Unpack`; None for anything else."""
+    if isinstance(annotation, str):
+        annotation = eval(annotation, inspect.unwrap(function).__globals__)  # its own hint, as text
+    found = (*get_args(annotation), None)[0]
+    return found if is_typeddict(found) else None
