@@ -78,7 +78,7 @@ def _models(agent: Agent) -> dict[str, Any]:
     """Return the model of each agent: its test double, else its endpoint. Raises SetupError for one without."""
     from cadre.adapters.local_stack import model_settings
     from cadre.adapters.models.model_chain import ModelChain
-    from cadre.testing.kept_run import Contents
+    from cadre.testing.evaluation import Contents
 
     found: dict[str, Model | Any] = {}
     for name, one in agent.everybody().items():

@@ -114,7 +114,7 @@ class AgentDefinition(HoldsTools):
         self.model, section = _model(name, model)
         if output_type is not None and output_schema is not None:
             raise SpecError("write output_type or output_schema, not both", key="output_type", agent=name)
-        if isinstance(approvals, Mapping) and True in approvals.values():
+        if True in dict[str, Any](approvals or {}).values():
             raise SpecError("True: write 'always'", key="approvals", agent=name)
         given = {
             "kind": kind,

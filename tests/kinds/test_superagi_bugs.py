@@ -164,7 +164,7 @@ async def test_bug_5_two_runs_of_one_workflow_wait_each_by_itself() -> None:
         began = team.now()
         assert await quick.result() == "quick"
         assert team.now() - began < 61
-        assert slow.state.result is None
+        assert slow.run.result is None
         assert await slow.result() == "slow"
         assert abs(team.now() - began - 3_600) < 1
 

@@ -158,7 +158,7 @@ async def ended(kind: str, *answers: str, context: int | None = None, **fields: 
                 run = await team.start("boss", "What is 2 + 3?")
                 with contextlib.suppress(RunFailed):
                     await run.result()
-                state = run.state
+                state = run.run
                 calls = [(call.tool, call.arguments) for call in team.calls]
         finally:
             await chain.close()

@@ -185,6 +185,10 @@ def _is_command(text: str) -> bool:
 
 
 def _document(file: Path) -> _TeamDocument:
+    if file.suffix == ".py":
+        raise SpecError(
+            "is Python: `cadre up` serves what it defines, `cadre check` checks it", files=(file,)
+        )
     data = read_yaml(file, SpecError)
     if isinstance(data, dict) and data.get("kind") == "Agent":
         raise SpecError(

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from cadre.deploy.team_file import TeamSpec, named_files, read_team
 from cadre.errors import CommandFailed, SetupError
-from cadre.local.processes import Stack
+from cadre.local.processes import Stack, source_files
+from cadre.local.python_team import write_team
 from cadre.local.supervise import ManagedProcess, ProcessSpec
 
 _POLL_SECONDS = 0.5
@@ -25,10 +26,12 @@ _State = dict[Path, tuple[int, int] | None]
 class Reloader:
     """Watches the files of a stack's team, by looking at their times: that works on every file system."""
 
-    def __init__(self, stack: Stack, team: TeamSpec) -> None:
-        """`stack` has not been started: what changes while it starts is a change."""
+    def __init__(self, stack: Stack, team: TeamSpec, module: Path | None = None) -> None:
+        """`stack` has not been started: what changes while it starts is a change. `module` is the Python file that the
+        files of the team are written from."""
         self._stack = stack
         self._team = team
+        self._module = module
         self._script: ManagedProcess | None = None
         self._children: dict[tuple[str, ...], ManagedProcess] = {}
         self._files: dict[tuple[str, ...], set[Path]] = {}
@@ -37,7 +40,7 @@ class Reloader:
         """What is watched, as it was when it was last taken up."""
         self._problem = ""
         """What is wrong with the team's files."""
-        self._note(named_files(team.file), [team.script] if team.script else [])
+        self._note(named_files(team.file), [team.script] if team.script else [], self._sources())
         self._find_files(stack.services())
 
     async def watch(self) -> None:
@@ -68,8 +71,10 @@ class Reloader:
     async def _take_up(self, changed: set[Path]) -> None:
         stack = self._stack
         # Noted before they are read: what changes afterwards is a change.
-        self._note(named_files(self._team.file))
+        self._note(named_files(self._team.file), self._sources())
         try:
+            if self._module is not None:
+                changed |= await asyncio.to_thread(self._write_again, self._module)
             stack.team = stack.without_left_out(read_team(self._team.file))
             stack.check_packages()
         except (SetupError, CommandFailed) as error:
@@ -96,6 +101,18 @@ class Reloader:
             child = self._children.pop(key)
             await stack.remove(child)
             stack.on_line(child.service.name, "reload: stopped, it is in the team no more")
+
+    def _sources(self) -> list[Path]:
+        return source_files(str(self._module.resolve()), Path.cwd()) if self._module is not None else []
+
+    def _write_again(self, module: Path) -> set[Path]:
+        """Write the files of the team again; return those that changed. Raises SpecError."""
+        folder = self._team.file.parent
+        before = _states(folder.iterdir())
+        write_team(module, folder)
+        after = _states(folder.iterdir())
+        self._seen |= after
+        return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
     async def _start(self, service: ProcessSpec) -> None:
         """Starts the service in the place of the one that runs, if one does."""

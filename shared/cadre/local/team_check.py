@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cadre.automation.notice import NoticeSpec
 from cadre.deploy.team_file import TeamSpec, named_files, read_team
 from cadre.engine.contract import contract_problems
 from cadre.errors import SetupError, SpecError
+from cadre.local.python_team import is_module, write_team
 from cadre.local.service_check import modules_lacking
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.cards import ToolCard
@@ -43,6 +45,8 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
 def check_files(path: Path) -> list[FileProblem]:
     """Return what is wrong with a team (its folder or file), or with one agent: within the team of its folder, where
     that names it. Nothing is started; the modules of tools are imported."""
+    if is_module(path):
+        return _of_module(path)
     file = (path / TEAM_FILE if path.is_dir() else path).resolve()
     named = named_files(file)[1:]
     wrong = [problem for one in named for problem in _unreadable(one)]
@@ -54,6 +58,21 @@ def check_files(path: Path) -> list[FileProblem]:
         return _agent_problems(file)
     except SpecError as error:
         return [_from_error(error, file)]
+
+
+def _of_module(module: Path) -> list[FileProblem]:
+    """Return what is wrong with the team that a Python file defines; the place begins with the agent's file there."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = check_files(write_team(module, Path(folder)))
+        except SpecError as error:
+            return [FileProblem(file=str(module), text=str(error).removeprefix(f"{module}: "))]
+        return [
+            msgspec.structs.replace(
+                one, file=str(module), path=f"{Path(one.file).stem}.{one.path}".rstrip(".")
+            )
+            for one in found
+        ]
 
 
 def _agent_problems(file: Path) -> list[FileProblem]:

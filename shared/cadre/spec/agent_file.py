@@ -102,8 +102,8 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
     """The agent, the files of its models and its team, and its skills."""
     if path.suffix == ".py":
         raise SpecError(
-            f"is Python, and an agent is a YAML file: run a program that serves one with `python {path}`,"
-            f" and serve tools with `cadre tools {path}`",
+            f"is Python, and an agent is a YAML file: `cadre up {path}` serves the agents and tools that it defines,"
+            f" `cadre tools {path}` the tools alone, and a program that calls serve() is run with `python {path}`",
             files=(path,),
         )
     data = read_yaml(path, SpecError)

@@ -275,7 +275,8 @@ class _ToolFromHistory(ForeignTool):
         super().__init__(lambda: None, msgspec.structs.replace(card, read_only=True), None)
         self._answers, self._live, self._blobs, self._turn = answers, live, blobs, turn
 
-    async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    async def call(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
+        context = ToolContext() if context is None else context
         await self._turn()
         if kept := self._answers.get(call_key(arguments)):
             answer = kept.popleft() if len(kept) > 1 else kept[0]

@@ -72,7 +72,7 @@ class RepeatedActs:
         if self._began is None:
             return
         team, root = self._began
-        result = root.state.result
+        result = root.run.result
         left = next((acts[0] for acts in self._left.values() if acts), None)
         if left is not None and result is not None and result.state == "success":
             is_begun = run_at(team, root, left.below) is not None

@@ -12,7 +12,8 @@ from cadre.api.runs import Edited, RunDetail, State
 from cadre.client.errors import InvalidRequest, OutputMismatch, RunCancelled, RunFailed, TimedOut
 from cadre.client.event import Event
 from cadre.engine.budget import gained
-from cadre.engine.calls.approval import CallNotAllowed, check_correction
+from cadre.engine.calls.approval import check_correction
+from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.fold import fold
 from cadre.engine.kind import kind_of
 from cadre.errors import CadreError

@@ -307,7 +307,7 @@ def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
     concurrency = options.get("concurrency")
     if concurrency is not None and concurrency < 1:
         raise ToolDefinitionError(f"{where}: concurrency={concurrency}: give 1 or more, or leave it out")
-    timeout = options.get("timeout")
+    timeout: Any = options.get("timeout")  # a number by now
     if timeout is not None and not 0 < timeout <= MOST:
         raise ToolDefinitionError(f"{where}: timeout={timeout:g}: give seconds above 0, or leave it out")
     return options

@@ -39,7 +39,7 @@ def load_tools(target: str) -> list[AnyTool]:
         raise SetupError(f"{target!r}: name a module, like tools.py or package.module")
     if "/" in source and Path(source).is_dir():
         return _skills(Path(source))
-    module = _import(source)
+    module = load_module(source)
     if function:
         found = getattr(module, function, None)
         if not isinstance(found, Tool):
@@ -86,7 +86,8 @@ def tools_of(module: ModuleType) -> list[AnyTool]:
     return tools
 
 
-def _import(source: str) -> ModuleType:
+def load_module(source: str) -> ModuleType:
+    """Import `package.module` or `path/to/file.py`. Raises SetupError with one line."""
     path = Path(source)
     is_file = source.endswith(".py") or path.name != source
     try:

@@ -37,8 +37,9 @@ class McpTool(ForeignTool):
         self.is_async = True
         self._caller = caller
 
-    async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    async def call(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
         """Has the server run the tool. Raises InvalidArguments, CallInterrupted and what the server says."""
+        context = ToolContext() if context is None else context
         checked = arguments if context.cleanup and context.resumes else self._checked(arguments, [])
         return await self._caller(self, checked, context)
 

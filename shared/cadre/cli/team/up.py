@@ -22,6 +22,7 @@ from cadre.deploy.team_file import TeamSpec, read_team
 from cadre.errors import CommandFailed, ExitCode
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
+from cadre.local.python_team import is_module, write_team
 from cadre.local.reload import Reloader
 from cadre.local.shipped_teams import DEMO, shipped_team
 from cadre.local.team_check import team_problems
@@ -68,17 +69,18 @@ _LAST_SECONDS = 5.0
 def command(
     team: Path | None, shipped: bool, runs_demo: bool, timeout: float, reloads: bool, **places: Any
 ) -> int:
-    """Start NATS and the services of TEAM (a folder with a team.yaml, or such a file).
+    """Start NATS and the services of TEAM: a folder with a team.yaml, such a file, or a Python file with agents.
 
     Without TEAM, the team.yaml of this folder; without one, NATS and the gateway alone. Stops on Ctrl-C.
     """
-    found = _team(team, shipped)
+    module = team if team is not None and is_module(team) else None
+    found = _of_module(module, places["data"]) if module is not None and not shipped else _team(team, shipped)
     if reloads and (found is None or runs_demo or places["secure"]):
         raise click.UsageError("--reload needs a team, and goes neither with --run nor with --secure")
     if found is not None:
         _check(found)
     if not runs_demo:
-        return _serve(found, reloads, **places)
+        return _serve(found, reloads, module, **places)
     if found is None or found.demo is None:
         raise click.UsageError(f"--run needs a team whose {TEAM_FILE} has a demo: {{agent, task}}")
     return _demonstrate(found, timeout, **places)
@@ -99,6 +101,7 @@ def _check(team: TeamSpec) -> None:
 def _serve(
     team: TeamSpec | None,
     reloads: bool,
+    module: Path | None,
     data: Path | None,
     port: int | None,
     nats_port: int,
@@ -108,7 +111,7 @@ def _serve(
     with local_stack.locked(folder):
         ports = (GATEWAY_PORT if port is None else port, nats_port)
         stack = _stack(folder, team, ports, LogPrinter(), **choices)
-        return asyncio.run(_supervised(stack, _until_stopped(stack, reloads), ExitCode.OK))
+        return asyncio.run(_supervised(stack, _until_stopped(stack, reloads, module), ExitCode.OK))
 
 
 def _demonstrate(
@@ -148,6 +151,11 @@ def _stack(
     local_stack.write_ports(data, found)
     users = StackUsers(data.resolve()) if secure else None
     return Stack(data.resolve(), team, found, on_line, users, start_seconds)
+
+
+def _of_module(module: Path, data: Path | None) -> TeamSpec:
+    """Return the team of a Python file, whose files are written into the data folder."""
+    return read_team(write_team(module, (data or local_stack.own_data()) / "python" / module.stem))
 
 
 def _team(given: Path | None, shipped: bool) -> TeamSpec | None:
@@ -196,8 +204,8 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
     return ExitCode.DETACHED if interrupts > 1 else code
 
 
-async def _until_stopped(stack: Stack, reloads: bool) -> int:
-    reloader = Reloader(stack, stack.team) if reloads and stack.team is not None else None
+async def _until_stopped(stack: Stack, reloads: bool, module: Path | None) -> int:
+    reloader = Reloader(stack, stack.team, module) if reloads and stack.team is not None else None
     await demo.start(stack)
     try:
         click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
