@@ -44,7 +44,7 @@ READING = {
 MATCHING = {"search", "match", "fullmatch", "findall", "finditer", "sub", "subn"}
 
 ALLOWED = {
-    "shared/cadre/spec/yaml_file.py:misfit_of": "msgspec says in a sentence alone what does not fit",
+    "shared/cadre/structs.py:misfit_of": "msgspec says in a sentence alone what does not fit",
     "shared/cadre/adapters/models/failure.py:_hint": "model endpoints of many makers refuse in sentences",
     "shared/cadre/adapters/models/failure.py:_names": "likewise",
     "shared/cadre/adapters/models/failure.py:may_refuse": "likewise",

@@ -53,7 +53,7 @@ def write_team(module: Path, folder: Path) -> Path:
             f"could not be imported: its process ended with {done.returncode}", files=(module,)
         ) from error
     if written.problem:
-        raise SpecError(written.problem)
+        raise SpecError(written.problem, files=(module,))
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in written.files.items():
         file = folder / name
@@ -97,7 +97,7 @@ def _files(path: Path) -> dict[str, str]:
 
 def _agent(agent: AgentDefinition) -> dict[str, Any]:
     fields = unfolded(agent.name, msgspec.to_builtins(agent.spec))
-    metadata = {key: fields.pop(key) for key in ("name", "labels") if key in fields}
+    metadata: dict[str, Any] = {key: fields.pop(key) for key in ("name", "labels") if key in fields}
     return _document("Agent", metadata, fields)
 
 
@@ -114,7 +114,8 @@ def _main(path: Path) -> _Written:
         with contextlib.redirect_stdout(sys.stderr):
             return _Written(_files(path))
     except SetupError as error:
-        return _Written(problem=str(error))
+        is_of_module = [*map(Path, error.files)] == [path]
+        return _Written(problem=error.explanation if is_of_module else str(error))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def _of_module(module: Path) -> list[FileProblem]:
         try:
             found = check_files(write_team(module, Path(folder)))
         except SpecError as error:
-            return [FileProblem(file=str(module), text=str(error).removeprefix(f"{module}: "))]
+            return [FileProblem(file=str(module), text=error.explanation)]
         return [
             msgspec.structs.replace(
                 one, file=str(module), path=f"{Path(one.file).stem}.{one.path}".rstrip(".")
