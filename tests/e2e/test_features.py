@@ -205,6 +205,8 @@ def test_a_run_that_took_too_long_is_told_as_json_too(cadre: Commands) -> None:
     told = json.loads(done.stdout)
     assert (told["agent"], told["task"]) == ("solo", "take long")
     assert told["id"] in done.stderr
+    assert told["state"] == "running"
+    assert cadre("cancel", told["id"]).returncode == 0
 
 
 def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands) -> None:

@@ -463,7 +463,7 @@ class _Unmodelled:
         self._agent = agent
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        raise SetupError(
+        raise AssertionError(
             f"no model is given for {self._agent}, and it was asked: name one by the agent's name"
         )
 

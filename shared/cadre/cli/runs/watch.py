@@ -40,7 +40,7 @@ async def watch(
 ) -> dict[str, Any]:
     """Shows the run until it ends; returns the gateway's summary of it with its output.
 
-    After `timeout` seconds the run is cancelled. `asker` has a person decide on calls that wait for one.
+    After `timeout` seconds it is followed no longer, and goes on. `asker` has a person decide on calls that wait for one.
     Raises CommandFailed (TIMEOUT), ClientError, Detached.
     """
     reading = asyncio.create_task(_read(client, run, screen, asker))
@@ -49,9 +49,10 @@ async def watch(
             async with asyncio.timeout(timeout):
                 await reading
         except TimeoutError as error:
-            await cancel(client, run, f"not finished within {timeout:g} s")
             raise CommandFailed(
-                f"run {run} did not end within {timeout:g} s and was cancelled", ExitCode.TIMEOUT
+                f"run {run} has not ended within {timeout:g} s and goes on: `cadre show {run} --follow` looks again,"
+                f" `cadre cancel {run}` ends it; --deadline bounds a run",
+                ExitCode.TIMEOUT,
             ) from error
         except asyncio.CancelledError:
             if None in interrupted:

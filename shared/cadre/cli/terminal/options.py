@@ -92,7 +92,7 @@ def following_options(run: str) -> Callable[[Decorated], Decorated]:
         click.option(
             "--timeout",
             type=Duration(),
-            help="Seconds (or 10m, 2h), then the run is cancelled.",
+            help="Seconds (or 10m, 2h) to wait for its end; the run goes on then.",
         ),
         output_option("text"),
     )
