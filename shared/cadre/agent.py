@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from cadre.authoring import AgentDefinition
+from cadre.client.blocking import has_loop
 from cadre.client.run_options import StartOptions
 from cadre.errors import SetupError
 from cadre.options import explained
@@ -67,9 +68,7 @@ class Agent(AgentDefinition):
         **options: Unpack[StartOptions],
     ) -> TeamRun:
         """Play a run as `run` does, and block until it is over. Raises RuntimeError where an event loop runs."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not has_loop():
             return asyncio.run(self.run(task, output_type=output_type, timeout=timeout, **options))
         raise RuntimeError("an event loop is running here: write `await agent.run(…)`")
 

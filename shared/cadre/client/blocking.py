@@ -10,6 +10,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def has_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Blocking(Generic[A]):
     """Something asynchronous, and the loop that it lives in."""
 
@@ -19,9 +28,7 @@ class Blocking(Generic[A]):
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result. Raises RuntimeError where a loop runs already, which this would stop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not has_loop():
             return self._loop.run(coroutine)
         coroutine.close()
         raise RuntimeError(

@@ -281,6 +281,7 @@ class TeamRun:
 
     def _check_goes_on(self) -> None:
         """Raises TeamRunWaits for a run of an idle team that nothing but a person could take further."""
+        self._team.check()
         if held := self.held:
             names = ", ".join(f"{call.id} ({call.name})" for call in held)
             raise TeamRunWaits(

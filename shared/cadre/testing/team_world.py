@@ -80,6 +80,10 @@ class TeamWorld:
                 await self._change.wait()
                 self._change.clear()
         await asyncio.sleep(0)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what a handler, or a model, has raised."""
         if self._deployment.problem is not None:
             raise self._deployment.problem
 

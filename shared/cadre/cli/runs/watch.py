@@ -40,7 +40,7 @@ async def watch(
 ) -> dict[str, Any]:
     """Shows the run until it ends; returns the gateway's summary of it with its output.
 
-    After `timeout` seconds it is followed no longer, and goes on. `asker` has a person decide on calls that wait for one.
+    After `timeout` seconds it goes on unfollowed. `asker` has a person decide on calls that wait for one.
     Raises CommandFailed (TIMEOUT), ClientError, Detached.
     """
     reading = asyncio.create_task(_read(client, run, screen, asker))
