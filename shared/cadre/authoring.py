@@ -14,7 +14,7 @@ from cadre.automation.automation_file import automation_of
 from cadre.automation.schedule import ScheduleSpec
 from cadre.errors import SetupError, SpecError
 from cadre.options import explained, unknown_option
-from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Limits, MemorySpec, Selector
+from cadre.spec.agent import AgentSpec, Limits, MemorySpec, Selector
 from cadre.spec.model import ModelSpec
 from cadre.spec.sections import section_types
 from cadre.structs import as_written
@@ -64,7 +64,16 @@ _TOOLS: WeakKeyDictionary[Callable[..., Any], AnyTool] = WeakKeyDictionary()
 )
 class AgentDefinition(HoldsTools):
     """An agent that Python describes: `spec` is what its runs keep, `tools` the functions that it brings, `team` its
-    members that are defined in Python, `model` the test double that answers for its model."""
+    members that are defined in Python, `model` the test double that answers for its model.
+
+    Args:
+        description: What managers' models read of it; without one the beginning of its instructions.
+        model: The model's name at its endpoint, a mapping of the section `model`, or for tests in one process a model
+            of `cadre.testing`.
+        tools: Functions with type hints, tools, modules of them, and names of tools that others serve.
+        team: Agents that it delegates to, or their names.
+        output_type: The type of its answers: a pydantic model, dataclass, `list[int]` …
+    """
 
     def __init__(  # noqa: PLR0913 - the keys of an agent's file
         self,
@@ -95,14 +104,6 @@ class AgentDefinition(HoldsTools):
     ) -> None:
         """Describe an agent by the keys of its file, mappings as there; `sections` are those of its kind (`code=…`).
 
-        Args:
-            description: What managers' models read of it; without one the beginning of its instructions.
-            model: The model's name at its endpoint, a mapping of the section `model`, or for tests in one process a
-                model of `cadre.testing`.
-            tools: Functions with type hints, tools, modules of them, and names of tools that others serve.
-            team: Agents that it delegates to, or their names.
-            output_type: The type of its answers: a pydantic model, dataclass, `list[int]` …
-
         Raises SpecError for what no file could say; UnknownOption, a TypeError too, lists what there is.
         """
         if not isinstance(name, str):
@@ -112,43 +113,28 @@ class AgentDefinition(HoldsTools):
         self.tools, tool_names = _tools(name, tools)
         self.team, members = _team(name, team)
         self.model, section = _model(name, model)
-        if output_type is not None and output_schema is not None:
-            raise SpecError("write output_type or output_schema, not both", key="output_type", agent=name)
-        if True in dict[str, Any](approvals or {}).values():
-            raise SpecError("True: write 'always'", key="approvals", agent=name)
         given = {
             "kind": kind,
             "limits": limits,
             "memory": memory,
             "permission": permission,
-            "approvals": approvals,
+            "approvals": _approvals(name, approvals),
             "approval_seconds": approval_seconds,
             "timeouts": timeouts,
-            "planning_interval": planning_interval,
             "checks": checks,
-            "input_schema": input_schema,
-            "output_schema": output_schema if output_type is None else answer_type(output_type).schema,
-            "provide_run_summary": provide_run_summary,
-            "prompts": prompts if prompts in (None, SHORT_PROMPTS) else str(prompts),
             "labels": labels,
+            "planning_interval": planning_interval,
+            "input_schema": input_schema,
+            "output_schema": _output_schema(name, output_type, output_schema),
+            "provide_run_summary": provide_run_summary,
+            "prompts": prompts,
             "version": version,
             **_known_sections(sections),
         }
         fields = {key: _as_field(value) for key, value in given.items() if value is not None}
-        try:
-            self.spec = AgentSpec(
-                name=name,
-                description=description or _description(name, instructions),
-                instructions=instructions,
-                model=section,
-                tools=tool_names,
-                team=members,
-                **fields,
-            )
-        except SpecError as error:
-            if not error.agent:
-                error.of_agent(name)
-            raise
+        description = description or _description(name, instructions)
+        fields |= {"description": description, "instructions": instructions, "model": section}
+        self.spec = _spec(name=name, tools=tool_names, team=members, **fields)
 
     def __repr__(self) -> str:
         return f"<agent {self.name}>"
@@ -329,6 +315,35 @@ def _model_name(agent: str, name: str) -> str:
             agent=agent,
         )
     return name
+
+
+def _output_schema(
+    agent: str, output_type: Any, written: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    if output_type is None:
+        return written
+    if written is not None:
+        raise SpecError("write output_type or output_schema, not both", key="output_type", agent=agent)
+    try:
+        return answer_type(output_type).schema
+    except SpecError as error:
+        error.of_agent(agent)
+        raise
+
+
+def _approvals(agent: str, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if given is not None and True in given.values():
+        raise SpecError("True: write 'always'", key="approvals", agent=agent)
+    return given
+
+
+def _spec(**fields: Any) -> AgentSpec:
+    try:
+        return AgentSpec(**fields)
+    except SpecError as error:
+        if not error.agent:
+            error.of_agent(fields["name"])
+        raise
 
 
 def _description(name: str, instructions: Any) -> str:

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from cadre.adapters.mcp.rounds import ToolError
+from cadre.adapters.mcp.rounds import McpToolError
 from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import read_servers
 from cadre.adapters.mcp.toolset import McpTool
@@ -58,7 +58,7 @@ async def main(url: str) -> None:
             context = ToolContext(call_id="call", run="run", tool=tool.name)
             try:
                 print(tool.listed, arguments, "->", await tool.call(arguments, context))
-            except (ToolError, InvalidArguments) as error:
+            except (McpToolError, InvalidArguments) as error:
                 print(tool.listed, arguments, "->", error)
     server.stop()
     await serving

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from cadre.adapters.mcp import server as server_module
-from cadre.adapters.mcp.rounds import ToolError
+from cadre.adapters.mcp.rounds import McpToolError
 from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import read_servers
 from cadre.tool import ToolContext
@@ -178,7 +178,7 @@ async def test_one_call_that_fails_over_http_takes_no_other_along(tmp_path: Path
         with pytest.raises(CallInterrupted, match="HTTP 503"):
             await call(server, "one")
         web.failing["one"] = 403
-        with pytest.raises(ToolError, match="HTTP 403"):
+        with pytest.raises(McpToolError, match="HTTP 403"):
             await call(server, "one")
         web.held.set()
         assert await other == "two"
@@ -294,15 +294,15 @@ async def test_requests_bear_the_headers_of_their_run(tmp_path: Path, web: Web) 
         await call(server, "one", user="ann")
         [told] = web.headers
         assert (told["authorization"], told["x-run"]) == ("Bearer anns own token", "r of ann, no session")
-        with pytest.raises(ToolError, match=r"headers\.Authorization"):
+        with pytest.raises(McpToolError, match=r"headers\.Authorization"):
             await call(server, "one")
         (tmp_path / "secret").write_text("not for ${PATH}")
         for user in ("bob", "../secret", "${PATH}", "x:-y"):
-            with pytest.raises(ToolError, match="cannot be read: No such file"):
+            with pytest.raises(McpToolError, match="cannot be read: No such file"):
                 await call(server, "one", user=user)
         web.failing["one"] = 403
         (tmp_path / "tokens" / "eve").write_text("HTTP 403 Forb")
-        with pytest.raises(ToolError, match=r"^\*\*\*idden$"):
+        with pytest.raises(McpToolError, match=r"^\*\*\*idden$"):
             await call(server, "one", user="eve")
     assert len(web.headers) == 2
 
@@ -320,7 +320,7 @@ async def test_a_server_that_cannot_be_reached_is_said_after_a_while(
         monkeypatch.setattr(
             session_module._HttpClient, "_transport_for_url", lambda *_: httpx2.MockTransport(refuse)
         )
-        with pytest.raises(ToolError, match="MCP server desk cannot be reached"):
+        with pytest.raises(McpToolError, match="MCP server desk cannot be reached"):
             await call(server, "one")
         assert web.calls == []
 

@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 60.0
 _SCHEDULES = "schedules.yaml"
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _TeamFiles(msgspec.Struct, frozen=True):
     """The files of a team by their names, or the reason why there are none."""
 
     files: dict[str, str] = {}
@@ -41,7 +41,7 @@ def write_team(module: Path, folder: Path) -> Path:
     command = [sys.executable, "-m", "cadre.local.python_team", str(module)]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_TIMEOUT_SECONDS, check=False)
-        written = msgspec.json.decode(done.stdout, type=_Written)
+        written = msgspec.json.decode(done.stdout, type=_TeamFiles)
     except subprocess.TimeoutExpired as error:
         raise SpecError(
             f"could not be imported within {_TIMEOUT_SECONDS:g} s: what it does when it is imported belongs under"
@@ -109,13 +109,13 @@ def _yaml(document: dict[str, Any]) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
-def _main(path: Path) -> _Written:
+def _main(path: Path) -> _TeamFiles:
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            return _Written(_files(path))
+            return _TeamFiles(_files(path))
     except SetupError as error:
         is_of_module = [*map(Path, error.files)] == [path]
-        return _Written(problem=error.explanation if is_of_module else str(error))
+        return _TeamFiles(problem=error.explanation if is_of_module else str(error))
 
 
 if __name__ == "__main__":

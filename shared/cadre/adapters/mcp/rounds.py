@@ -32,20 +32,20 @@ ABSENCE_SECONDS = 600.0
 _AWAY_SECONDS = 10.0
 
 
-class ToolError(CadreError):
+class McpToolError(CadreError):
     """An error that the server reports for a call."""
 
 
-class ServerUnreachable(ToolError):
+class ServerUnreachable(McpToolError):
     """The server cannot be asked."""
 
 
-class TaskUnknown(ToolError):
+class TaskUnknown(McpToolError):
     """The server refuses what it is asked about a task."""
 
 
 class ServerRequests(Protocol):
-    """Sends a request to the server. Raises ToolError."""
+    """Sends a request to the server. Raises McpToolError."""
 
     async def __call__(self, send: Callable[[McpSession], Awaitable[T]], *, may_repeat: bool = False) -> T:
         """The answer; a request that may be repeated is sent again when the server dies in it."""
@@ -71,11 +71,11 @@ class Rounds:
         self._timeout = timeout
 
     async def begin(self) -> CallToolResult:
-        """The answer. Raises CallPaused, ToolError."""
+        """The answer. Raises CallPaused, McpToolError."""
         return await self._send(CallSoFar(since=time.time()))
 
     async def go_on(self, call: CallSoFar) -> CallToolResult:
-        """The answer of a call that has come so far. Raises CallPaused, CallInterrupted, ToolError."""
+        """The answer of a call that has come so far. Raises CallPaused, CallInterrupted, McpToolError."""
         if call.questions:
             raise CallPaused(call.question())
         if not call.task:
@@ -91,7 +91,7 @@ class Rounds:
             raise CallInterrupted(f"task {call.task} of the server: {error}") from error
 
     async def give_up(self, call: CallSoFar) -> None:
-        """Tells the server that nobody awaits the call any more. Raises ToolError."""
+        """Tells the server that nobody awaits the call any more. Raises McpToolError."""
         if call.task:
             await self._request(lambda session: session.cancel_task(call.task), may_repeat=True)
 
@@ -127,18 +127,18 @@ class Rounds:
 
                 return CallToolResult.model_validate(found.result or {"content": []})
             case "failed":
-                raise ToolError(
+                raise McpToolError(
                     str((found.error or {}).get("message") or found.status_message or "it failed")
                 )
             case "cancelled":
-                raise ToolError(found.status_message or "the server has cancelled its task")
+                raise McpToolError(found.status_message or "the server has cancelled its task")
         if self._timeout is not None and time.time() - call.since > self._timeout:
             await self.give_up(call)
-            raise ToolError(f"TimeoutError: no result within {self._timeout:g} s")
+            raise McpToolError(f"TimeoutError: no result within {self._timeout:g} s")
         if found.status == "input_required" and found.input_requests:
             try:
                 paused = _asked(call, found.input_requests)
-            except ToolError:
+            except McpToolError:
                 await self.give_up(call)
                 raise
             raise CallPaused(paused)
@@ -146,12 +146,12 @@ class Rounds:
 
 
 def _asked(call: CallSoFar, requests: Mapping[str, Any]) -> Unfinished:
-    """The pause until the requests are answered. Raises ToolError for those that no person can answer."""
+    """The pause until the requests are answered. Raises McpToolError for those that no person can answer."""
     questions: dict[str, Question] = {}
     for key, request in requests.items():
         method, params = request.get("method"), request.get("params") or {}
         if method != "elicitation/create" or params.get("mode", "form") != "form":
-            raise ToolError(f"the server asks for {method}, which is not answered here")
+            raise McpToolError(f"the server asks for {method}, which is not answered here")
         questions[key] = Question(str(params.get("message", "")), params.get("requestedSchema") or {})
     asked = msgspec.structs.replace(call, questions=questions, answers={})
     return asked.question() if questions else asked.retry()

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from cadre.adapters.mcp.rounds import Rounds, ServerUnreachable, TaskUnknown, ToolError, so_far
+from cadre.adapters.mcp.rounds import McpToolError, Rounds, ServerUnreachable, TaskUnknown, so_far
 from cadre.adapters.mcp.server_file import RUN_VALUES, Endpoint, ServerSpec
 from cadre.adapters.mcp.toolset import McpTool, resource_tool, tools_of
 from cadre.errors import CadreError, SetupError
@@ -164,7 +164,7 @@ class McpServer:
     # --- calls
 
     async def call(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Has the server run the tool. Raises ToolError, and CallInterrupted when nobody knows whether it did."""
+        """Has the server run the tool. Raises McpToolError, and CallInterrupted when nobody knows whether it did."""
 
         async def request(send: Callable[[McpSession], Awaitable[T]], *, may_repeat: bool = False) -> T:
             return await self._request(tool, context, send, may_repeat=may_repeat)
@@ -187,11 +187,11 @@ class McpServer:
                 return None
             result = await rounds.go_on(call.asked(resumes.answer) if resumes.answer else call)
         if result.is_error:
-            raise ToolError(error_text(result))
+            raise McpToolError(error_text(result))
         return value_of(result)
 
     async def read(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Reads a resource. Raises ToolError."""
+        """Reads a resource. Raises McpToolError."""
         result = await self._request(tool, context, lambda session: session.read(arguments["uri"]))
         return one_or_all([resource_value(resource) for resource in result.contents])
 
@@ -210,7 +210,7 @@ class McpServer:
         try:
             of_run = self.spec.headers_of_run(_run_values(context))
         except SetupError as error:
-            raise ToolError(str(error)) from error
+            raise McpToolError(str(error)) from error
 
         def text_of(error: BaseException) -> str:
             return of_run.hide(self._text(error))
@@ -223,7 +223,7 @@ class McpServer:
                 with session.for_run(of_run.headers):
                     return await send(session)
             except Refused as error:
-                raise (TaskUnknown if about_task else ToolError)(text_of(error)) from error
+                raise (TaskUnknown if about_task else McpToolError)(text_of(error)) from error
             except SessionLost as error:
                 # Until the loop that keeps it connected has seen for itself.
                 self._connected.clear()
