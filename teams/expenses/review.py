@@ -1,33 +1,24 @@
 """A person looks over the payments that the auditor proposes, and corrects one, before anything is paid.
 
-Talks to the gateway in CADRE_GATEWAY_URL as any program would. Exits with 0 only if what was paid is right by the data.
+Talks to the gateway of CADRE_GATEWAY_URL through the client of `cadre`. Exits with 0 only if what was paid is right.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
-import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-GATEWAY = os.environ["CADRE_GATEWAY_URL"]
+from cadre import Client
+from cadre.client import Approval, RunHandle
+
 RECEIPTS = Path(__file__).parent / "data" / "receipts.csv"
 MOST = {"train": 1e9, "taxi": 1e9, "hotel": 120.0, "dinner": 40.0}
 """What the policy lets be paid, by kind; nothing for any other."""
 
 PATIENCE_SECONDS = 90.0
-
-
-def ask(method: str, path: str, body: object = None) -> Any:
-    data = json.dumps(body).encode() if body is not None else None
-    headers = {"Content-Type": "application/json", "Cadre-User": "grace"}
-    request = urllib.request.Request(GATEWAY + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
 
 
 def due(report: str) -> dict[str, float]:
@@ -37,21 +28,19 @@ def due(report: str) -> dict[str, float]:
     return {row["receipt"]: min(float(row["amount"]), MOST.get(row["kind"], 0.0)) for row in rows}
 
 
-def proposal_of(run: str) -> dict[str, Any]:
+def proposal_of(run: RunHandle) -> Approval:
     """The proposal that waits for a person."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        for waiting in ask("GET", f"/v1/approvals?run={run}")["approvals"]:
-            found: dict[str, Any] = waiting
-            return found
-        time.sleep(0.2)
-    sys.exit(f"review: nothing was proposed: {ask('GET', f'/v1/runs/{run}')}")
+    for event in run.stream():
+        if event.type == "approval.requested":
+            (waiting,) = run.approvals()
+            return waiting
+    sys.exit(f"review: nothing was proposed: {run.detail()}")
 
 
-def review(proposal: dict[str, Any], worth: dict[str, float]) -> list[dict[str, Any]]:
+def review(proposal: Approval, worth: dict[str, float]) -> list[dict[str, Any]]:
     """The edits of a careful person: nobody is paid more than the policy lets them."""
     edits = []
-    for number, call in enumerate(proposal["arguments"]["calls"], start=1):
+    for number, call in enumerate(proposal.arguments["calls"], start=1):
         receipt, amount = call["arguments"]["receipt"], call["arguments"]["amount"]
         if worth[receipt] == 0:
             edits.append({"call": number, "drop": True})
@@ -62,20 +51,19 @@ def review(proposal: dict[str, Any], worth: dict[str, float]) -> list[dict[str, 
 
 def main() -> None:
     worth = due("oslo")
-    run = ask("POST", "/v1/runs", {"agent": "auditor", "task": "Check the expense report oslo."})["id"]
-    proposal = proposal_of(run)
-    edits = review(proposal, worth)
-    print(
-        f"grace changes {json.dumps(edits)} of {json.dumps(proposal['arguments']['calls'])}", file=sys.stderr
-    )
-    word = {"decision": "approve", "edits": edits, "feedback": "The policy bounds a night's hotel."}
-    for _ in range(2):  # said twice, it counts once
-        decided = ask("POST", f"/v1/approvals/{proposal['call']}", word)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not (found := ask("GET", f"/v1/runs/{run}"))["ended_at"] and time.monotonic() < until:
-        time.sleep(0.2)
-    answer, right = found.get("output"), {"paid": sum(worth.values()), "refused": ["R-4"]}
-    if answer != right or len(edits) != 1 or decided["verdict"] != "corrected":
+    with Client() as client:
+        run = client.start("auditor", "Check the expense report oslo.")
+        proposal = proposal_of(run)
+        edits = review(proposal, worth)
+        print(
+            f"grace changes {json.dumps(edits)} of {json.dumps(proposal.arguments['calls'])}", file=sys.stderr
+        )
+        why = "The policy bounds a night's hotel."
+        for _ in range(2):  # said twice, it counts once
+            (decided,) = run.approve(proposal.call, edits=edits, feedback=why, by="grace")
+        answer = run.wait(PATIENCE_SECONDS).output
+    right = {"paid": sum(worth.values()), "refused": ["R-4"]}
+    if answer != right or len(edits) != 1 or decided.verdict != "corrected":
         sys.exit(f"review: expected {right}, one edit and a corrected proposal: {answer}, {edits}, {decided}")
     print(
         f"The auditor proposed, a person corrected one payment, and {answer['paid']:.2f} was paid: what is due."

@@ -1,32 +1,19 @@
 """The board gives three offers to the comparer, and looks over what it wrote.
 
-Talks to the gateway in CADRE_GATEWAY_URL as any program would.
+Talks to the gateway of CADRE_GATEWAY_URL through the client of `cadre`.
 Exits with 0 only if answer and file are right by the documents.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import os
 import re
 import sys
-import urllib.request
 from pathlib import Path
-from typing import Any
 
-GATEWAY = os.environ["CADRE_GATEWAY_URL"]
+from cadre import Client
+
 DOCUMENTS = Path(__file__).parent / "documents"
 TASK = "Compare the offers for the heating of the village hall."
-
-
-def ask(method: str, path: str, body: object = None) -> bytes:
-    data = json.dumps(body).encode() if body is not None else None
-    headers = {"Content-Type": "application/json", "Prefer": "wait=150"}
-    request = urllib.request.Request(GATEWAY + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=170) as answer:
-        content: bytes = answer.read()
-        return content
 
 
 def figure(text: str, pattern: str) -> float:
@@ -54,18 +41,13 @@ def expected() -> tuple[dict[str, float], list[str]]:
 
 
 def main() -> None:
-    files = {
-        file.name: f"data:text/markdown;base64,{base64.b64encode(file.read_bytes()).decode()}"
-        for file in sorted(DOCUMENTS.glob("*.md"))
-    }
-    run: dict[str, Any] = json.loads(
-        ask("POST", "/v1/runs", {"agent": "comparer", "task": TASK, "files": files})
-    )
-    answer, (totals, refused) = run.get("output"), expected()
-    best = min((maker for maker in totals if maker not in refused), key=lambda maker: totals[maker])
-    if answer != {"recommended": best, "total": totals[best], "refused": refused}:
-        sys.exit(f"compare: expected {best} of {totals}, without {refused}: {run}")
-    written = ask("GET", f"/v1/runs/{run['id']}/files/comparison.md").decode()
+    with Client() as client:
+        run = client.start("comparer", TASK, files=sorted(DOCUMENTS.glob("*.md")))
+        answer, (totals, refused) = run.result(timeout=150), expected()
+        best = min((maker for maker in totals if maker not in refused), key=lambda maker: totals[maker])
+        if answer != {"recommended": best, "total": totals[best], "refused": refused}:
+            sys.exit(f"compare: expected {best} of {totals}, without {refused}: {answer}")
+        written = run.read_file("comparison.md").decode()
     print(written, file=sys.stderr)
     plain = written.replace(",", "")
     missing = [

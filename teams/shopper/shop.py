@@ -1,23 +1,19 @@
 """Serves the pages of the shop on this machine, has them compared, and checks the answer by the pages themselves.
 
-Talks to the gateway in CADRE_GATEWAY_URL as any program would. Exits with 0 only if answer and data sheet are right.
+Talks to the gateway of CADRE_GATEWAY_URL through the client of `cadre`. Exits with 0 only if the answer is right.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import sys
 import threading
-import time
-import urllib.request
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
-GATEWAY = os.environ["CADRE_GATEWAY_URL"]
+from cadre import Client
+
 PAGES = Path(__file__).parent / "pages"
 PATIENCE_SECONDS = 120.0
 
@@ -27,16 +23,6 @@ class Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Says nothing."""
-
-
-def ask(method: str, path: str, body: object = None) -> bytes:
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(
-        GATEWAY + path, data, {"Content-Type": "application/json"}, method=method
-    )
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        found: bytes = answer.read()
-    return found
 
 
 def cheapest() -> tuple[str, float]:
@@ -56,17 +42,14 @@ def main() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     shop = f"http://127.0.0.1:{server.server_address[1]}/"
     task = f"Which lamp in stock is the cheapest at {shop} ? Fetch its data sheet."
-    run = json.loads(ask("POST", "/v1/runs", {"agent": "shopper", "task": task}))["id"]
-    until = time.monotonic() + PATIENCE_SECONDS
-    found: dict[str, Any] = {}
-    while not found.get("ended_at") and time.monotonic() < until:
-        time.sleep(0.2)
-        found = json.loads(ask("GET", f"/v1/runs/{run}"))
     name, price = cheapest()
     right = {"name": name, "price": price, "sheet": f"downloads/{name.lower()}.txt"}
-    if found.get("output") != right:
-        sys.exit(f"shop: expected {right}, found {found.get('output')}: {found.get('error')}")
-    sheet = ask("GET", f"/v1/runs/{run}/files/{right['sheet']}").decode().strip()
+    with Client() as client:
+        run = client.start("shopper", task)
+        found = run.wait(PATIENCE_SECONDS)
+        if found.output != right:
+            sys.exit(f"shop: expected {right}, found {found.output}: {found.error}")
+        sheet = run.read_file(str(right["sheet"])).decode().strip()
     if sheet != (PAGES / f"{name.lower()}.txt").read_text(encoding="utf-8").strip():
         sys.exit(f"shop: the data sheet is not that of {name}: {sheet}")
     print(f"{name} for {price:.2f} euros is the cheapest in stock; its data sheet says: {sheet}")

@@ -1,6 +1,6 @@
 """A shift at the desk: the clerk settles the inbox, a person agrees to a large refund and adds a task to the queue.
 
-Talks to the gateway in CADRE_GATEWAY_URL as any program would.
+Talks to the gateway of CADRE_GATEWAY_URL through the client of `cadre`.
 Exits with 0 only if the SQLite file is right by the data.
 """
 
@@ -11,26 +11,16 @@ import json
 import os
 import sqlite3
 import sys
-import time
-import urllib.error
-import urllib.request
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-GATEWAY = os.environ["CADRE_GATEWAY_URL"]
+from cadre import Client
+from cadre.client import Conflict, RunDetail, RunHandle
+
 HERE = Path(__file__).parent
 SHOP = Path(os.environ.get("TICKETS_DB") or HERE / ".shop.sqlite")
 NOTE = "Add a note to ticket T-2: the carrier owes us this parcel."
 PATIENCE_SECONDS = 120.0
-
-
-def ask(method: str, path: str, body: object = None) -> Any:
-    data = json.dumps(body).encode() if body is not None else None
-    headers = {"Content-Type": "application/json", "Cadre-User": "grace"}
-    request = urllib.request.Request(GATEWAY + path, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        return json.load(answer)
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -54,49 +44,40 @@ def expected() -> dict[str, tuple[str, float]]:
     return found
 
 
-def add_task(run: str) -> None:
+def add_task(run: RunHandle) -> None:
     """A person adds a task; an edit of a queue that has changed meanwhile is refused, and made again."""
     for _ in range(20):
-        queue = ask("GET", f"/v1/runs/{run}/queue")
-        edit = {"version": queue["version"], "operations": [{"op": "add", "task": NOTE}], "by": "grace"}
         try:
-            ask("PATCH", f"/v1/runs/{run}/queue", edit)
-        except urllib.error.HTTPError as error:
-            if error.code != 409:
-                raise
-        else:
-            return
+            run.edit(run.queue(), [{"op": "add", "task": NOTE}], by="grace")
+        except Conflict:
+            continue
+        return
     sys.exit("shift: the queue changed all the time")
 
 
-def work(run: str) -> dict[str, Any]:
+def work(run: RunHandle) -> RunDetail:
     """Waits for the run; whatever waits for a person is looked at once, and agreed to if it is due."""
-    added, until = False, time.monotonic() + PATIENCE_SECONDS
-    due = expected()
-    while time.monotonic() < until:
-        for waiting in ask("GET", f"/v1/approvals?run={run}")["approvals"]:
-            if not added:
-                add_task(run)
-                added = True
-            wanted = waiting["arguments"]
-            fair = due.get(wanted["ticket"]) == ("refund", wanted["amount"])
-            print(f"grace {'agrees to' if fair else 'refuses'} {json.dumps(wanted)}", file=sys.stderr)
-            word = {
-                "decision": "approve" if fair else "reject",
-                "feedback": "" if fair else "Not by the rules.",
-            }
-            ask("POST", f"/v1/approvals/{waiting['call']}", word)
-        found: dict[str, Any] = ask("GET", f"/v1/runs/{run}")
-        if found["ended_at"] is not None:
-            return found
-        time.sleep(0.2)
-    sys.exit(f"shift: the run goes on and on: {ask('GET', f'/v1/runs/{run}')}")
+    added, due = False, expected()
+    for event in run.stream():
+        if event.type != "approval.requested":
+            continue
+        if not added:
+            add_task(run)
+            added = True
+        call, wanted = event.data["event"]["call"], event.data["event"]["arguments"]
+        fair = due.get(wanted["ticket"]) == ("refund", wanted["amount"])
+        print(f"grace {'agrees to' if fair else 'refuses'} {json.dumps(wanted)}", file=sys.stderr)
+        if fair:
+            run.approve(call, by="grace")
+        else:
+            run.reject(call, feedback="Not by the rules.", by="grace")
+    return run.wait(PATIENCE_SECONDS)
 
 
 def main() -> None:
     SHOP.unlink(missing_ok=True)
-    run = ask("POST", "/v1/runs", {"agent": "clerk", "task": "Do today's inbox."})["id"]
-    ended = work(run)
+    with Client() as client:
+        ended = work(client.start("clerk", "Do today's inbox."))
     with closing(sqlite3.connect(SHOP)) as shop:
         done = shop.execute("select ticket, kind, amount, text from actions order by ticket").fetchall()
     settled = {ticket: (kind, amount) for ticket, kind, amount, _ in done if kind != "note"}
@@ -104,7 +85,7 @@ def main() -> None:
     due = expected()
     if settled != due or len(done) != len(due) + 1 or notes[0][0] != "T-2" or "carrier" not in notes[0][1]:
         sys.exit(f"shift: expected {due} and a note, each once: {done}; the run: {ended}")
-    answer = ended.get("output") or {}
+    answer = ended.output or {}
     right = {"refunded": sum(amount for _, amount in due.values()), "settled": sorted(due)}
     if {**answer, "settled": sorted(answer.get("settled", []))} != right:
         sys.exit(f"shift: expected the answer {right}: {ended}")

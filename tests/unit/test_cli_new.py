@@ -8,6 +8,7 @@ import pytest
 
 from cadre.deploy.team_file import read_team
 from cadre.errors import ExitCode
+from cadre.local.shipped_teams import shipped_teams
 from cadre.spec.agent_file import read_agent
 from harness.texts import holds
 from unit.played_gateway import cadre
@@ -93,6 +94,15 @@ def test_every_shipped_team_is_a_template(tmp_path: Path, monkeypatch: pytest.Mo
         assert f"cadre up my-{template} --run" in done.stdout
         team = read_team(tmp_path / f"my-{template}")
         assert (team.name, team.demo is not None) == (f"my-{template}", True)
+        written = {path: path.read_text() for path in team.folder.rglob("*.md")}
+        assert [
+            path for path, text in written.items() if f"teams/{template}" in text or "](../" in text
+        ] == []
+
+
+def test_a_shipped_team_s_program_speaks_through_the_client() -> None:
+    programs = [file for folder in shipped_teams().values() for file in folder.glob("*.py")]
+    assert [file for file in programs if "urllib" in file.read_text()] == []
 
 
 def test_an_unknown_template_is_refused_with_those_that_there_are() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -221,7 +221,7 @@ class AsyncRunHandle:
         call: str,
         *,
         only: Sequence[int] | None = None,
-        edits: Sequence[CallEdit] = (),
+        edits: Sequence[CallEdit | Mapping[str, Any]] = (),
         feedback: str = "",
         by: str = "",
     ) -> list[ApprovalDecision]:

@@ -60,7 +60,7 @@ class RunRequests(Transport):
         call: str,
         *,
         only: Sequence[int] | None = None,
-        edits: Sequence[CallEdit] = (),
+        edits: Sequence[CallEdit | Mapping[str, Any]] = (),
         feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:

@@ -9,6 +9,9 @@ from cadre.spec.names import TEAM_FILE
 DEMO = "apollo"
 """The team of `cadre up --demo`."""
 
+_LINK = re.compile(r"\[([^\]]*)\]\((?:\.\./)+[^)]*\)")
+"""A link to a file outside of the team's folder."""
+
 _NAME = re.compile(r"(?m)^metadata:\s*(?:\n\s+|\{)name: *([\w-]+)")
 
 
@@ -32,12 +35,17 @@ def shipped_team(name: str) -> Path:
 
 
 def files_of(folder: Path, name: str) -> dict[str, bytes]:
-    """The files of a shipped team by their paths below its folder, the team being called `name`."""
+    """The files of a shipped team by their paths below its folder, as they stand in a folder `name`: the team has this
+    name, and so have the paths in commands; links to pages of the documentation are plain words."""
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts)
     }
+    for path, content in found.items():
+        if path.endswith((".md", ".py", ".yaml")):
+            text = content.decode().replace(f"teams/{folder.name}", name)
+            found[path] = _LINK.sub(r"\1", text).encode()
     team = found[TEAM_FILE].decode()
     match = _NAME.search(team)
     assert match is not None

@@ -26,6 +26,7 @@ from cadre.options import explained
 from cadre.protocol.messages import CallEdit, Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, parent_of, tree_of
 from cadre.protocol.usage import Usage
+from cadre.structs import made
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.testing.team_world import TeamWorld
 from cadre.tools.json_types import as_answer
@@ -175,7 +176,12 @@ class TeamRun:
     # --- what people say
 
     async def approve(
-        self, call: str = "", *, edits: Sequence[CallEdit] = (), feedback: str = "", by: str = "test"
+        self,
+        call: str = "",
+        *,
+        edits: Sequence[CallEdit | Mapping[str, Any]] = (),
+        feedback: str = "",
+        by: str = "test",
     ) -> None:
         """Let a call be made, with "all" every call that waits, or the calls that a question proposes, as `edits`
         change, drop and add them.
@@ -183,8 +189,9 @@ class TeamRun:
         `call` may be left out when only one is held.
         """
         verdict: Verdict = "corrected" if edits else "approved"
+        given = [made(CallEdit, one) if isinstance(one, Mapping) else one for one in edits]
         for one in await self._calls(call):
-            await self._decide(verdict, one, feedback, by, edits=[*edits])
+            await self._decide(verdict, one, feedback, by, edits=given)
 
     async def reject(self, call: str = "", *, feedback: str = "", by: str = "test") -> None:
         """Turn down a call, or with "all" every call that waits; the model reads the feedback."""
