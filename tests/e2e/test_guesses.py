@@ -120,7 +120,7 @@ def test_the_type_of_one_answer_goes_with_the_request(client: Client) -> None:
 
 def test_a_person_approves(client: Client) -> None:
     run = client.start("editor", "publish it")
-    eventually(lambda: client.approvals(run=run.id), what="the call waits")
+    eventually(lambda: bool(client.approvals(run=run.id)), what="the call waits")
     (held,) = client.approvals(run=run.id)
     with pytest.raises(TypeError, match="'feedback'"):
         client.approve(held.call, comment="fine")  # type: ignore[call-arg]
