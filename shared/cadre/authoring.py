@@ -131,7 +131,7 @@ class AgentDefinition(HoldsTools):
             "version": version,
             **_known_sections(sections),
         }
-        fields = {key: _as_field(value) for key, value in given.items() if value is not None}
+        fields = {key: _as_field(name, key, value) for key, value in given.items() if value is not None}
         description = description or _description(name, instructions)
         fields |= {"description": description, "instructions": instructions, "model": section}
         self.spec = _spec(name=name, tools=tool_names, team=members, **fields)
@@ -362,11 +362,14 @@ def _known_sections(sections: dict[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _as_field(value: Any) -> Any:
+def _as_field(agent: str, key: str, value: Any) -> Any:
     """Return a value in the types of a specification, which are lists and dicts."""
     if isinstance(value, msgspec.Struct | str):
         return value
-    return as_written(value)
+    try:
+        return as_written(value)
+    except SpecError as error:
+        raise SpecError(error.problem, key=f"{key}.{error.key}".rstrip("."), agent=agent) from error
 
 
 _SECTIONS = (("model", ModelSpec), ("limits", Limits))

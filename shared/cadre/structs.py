@@ -122,7 +122,10 @@ def made(kind: type[S], fields: Mapping[str, Any]) -> S:
     """Return the struct of these fields, in Python's types or JSON's. Raises SpecError, which names the struct and the
     field; for a key that does not exist it lists those that do."""
     name = kind.__name__
-    given = as_written(dict(fields))
+    try:
+        given = as_written(dict(fields))
+    except SpecError as error:
+        raise SpecError(error.problem, key=f"{name}.{error.key}") from error
     for place, section in _checked_sections(kind).items():
         known = _keys(section)
         for _, found in sections_at(given, place):
@@ -177,8 +180,31 @@ def shape_of(kind: type[msgspec.Struct]) -> inspect.Type:
 
 
 def as_written(value: Any) -> Any:
-    """Return a value of Python as a file has it, with a text that names its type for what a file cannot hold."""
-    return msgspec.to_builtins(_without_lengths(value), enc_hook=_as_text)
+    """Return a value of Python as a file has it. Raises SpecError, with the key in a struct or mapping, for what no
+    file could hold."""
+    try:
+        return msgspec.to_builtins(_without_lengths(value), enc_hook=_as_text)
+    except _NoFileHolds as error:
+        named = value if isinstance(value, Mapping) else _fields_of(value)
+        key = next((name for name, one in named.items() if _is_strange(one)), "")
+        raise SpecError(f"{error}: no file could hold it", key=str(key)) from error
+
+
+class _NoFileHolds(TypeError):
+    """A value is of a type that no file has."""
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    names = getattr(value, "__struct_fields__", ())
+    return {name: getattr(value, name) for name in names}
+
+
+def _is_strange(value: Any) -> bool:
+    try:
+        msgspec.to_builtins(_without_lengths(value), enc_hook=_as_text)
+    except _NoFileHolds:
+        return True
+    return False
 
 
 def _without_lengths(value: Any) -> Any:
@@ -190,4 +216,6 @@ def _without_lengths(value: Any) -> Any:
 
 
 def _as_text(value: object) -> str:
-    return f"{type(value).__name__} {value!r}" if not isinstance(value, PurePath) else str(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    raise _NoFileHolds(f"{type(value).__name__} {value!r}")

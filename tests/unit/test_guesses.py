@@ -1,7 +1,7 @@
 """Agents, tools and tests as people write them who have read no page, by the habits of other libraries.
 
 Each test is such a guess. It works as it stands, or is refused with the word that helps: nothing is dropped in silence.
-The guesses about a client of a gateway are in `tests/e2e/test_guesses.py`.
+The guesses about a client of a gateway are in `tests/e2e/test_client_guesses.py`.
 """
 
 import asyncio
@@ -123,6 +123,9 @@ def test_an_option_that_agents_lack(options: dict[str, Any], meant: str) -> None
         ({"model": 5}, "model"),
         ({"limits": {"budget": 0.5}}, "Limits.budget"),
         ({"tools": [3]}, "tools[0]"),
+        ({"instructions": lambda context: "Be brief."}, "instructions"),
+        ({"checks": [add]}, "checks"),
+        ({"model": {"extra_body": {"x": add}}}, "ModelSpec.extra_body"),
         ({"tools": [lambda text: text]}, "tools[0]"),
         ({"approvals": {"add": True}, "tools": [add]}, "approvals"),
         ({"timeouts": {"add": "soon"}, "tools": [add]}, "timeouts[...]"),
@@ -415,6 +418,11 @@ def test_a_client_names_what_it_lacks() -> None:
     with pytest.raises(AttributeError, match="session="):
         client.sessions  # type: ignore[attr-defined]  # noqa: B018
     client.close()
+
+
+def test_a_team_is_opened_first() -> None:
+    with pytest.raises(RuntimeError, match="with Team"):
+        Team([Agent("a")]).run("a", "x")
 
 
 async def test_a_blocking_team_is_refused_where_a_loop_runs() -> None:

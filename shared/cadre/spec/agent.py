@@ -264,7 +264,12 @@ def _take_types(spec: AgentSpec) -> None:
 
     Raises SpecError, with the key as a file has it, for a value that a file could not have.
     """
-    given = unfolded(spec.name, as_written(spec))
+    try:
+        written = as_written(spec)
+    except SpecError as error:
+        error.of_agent(spec.name)
+        raise
+    given = unfolded(spec.name, written)
     try:
         read: Any = msgspec.convert(given, file_fields())
     except msgspec.ValidationError as error:

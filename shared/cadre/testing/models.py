@@ -10,7 +10,7 @@ import msgspec
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
-from cadre.options import explained
+from cadre.options import explained, explained_function
 from cadre.ports import Model, ModelReply, OnText
 from cadre.protocol.usage import Usage
 from cadre.tools.example_values import example
@@ -22,6 +22,7 @@ AnyModel = Model | Iterable[Reply] | Callable[[ModelRequest], Reply | Awaitable[
 """A model, or what stands for one: the replies of a script, or a function from a request to its reply."""
 
 
+@explained_function
 def call(name: str, given: Mapping[str, Any] | None = None, /, **arguments: Any) -> RequestedCall:
     """Return a call as a model's endpoint returns it: its arguments as a mapping or by their names."""
     if given is not None and not isinstance(given, Mapping):
@@ -29,6 +30,7 @@ def call(name: str, given: Mapping[str, Any] | None = None, /, **arguments: Any)
     return RequestedCall(name, msgspec.json.encode({**(given or {}), **arguments}).decode())
 
 
+@explained_function
 def answer(value: Any) -> RequestedCall:
     """Return the call that ends the run of an agent that calls tools."""
     return call(FINAL_ANSWER, answer=value)

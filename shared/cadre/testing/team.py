@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -21,6 +21,7 @@ from cadre.deploy.team_file import read_team
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import SetupError
 from cadre.journal import events as ev
+from cadre.journal.events import RequestedCall
 from cadre.options import explained
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
@@ -122,6 +123,7 @@ class Team(TeamWorld):
         self._sessions: dict[tuple[str, str, str | None], TeamRun] = {}
         """The last run of each session, by agent, session and user."""
         self._blocking: BlockingTeam | None = None
+        self._is_open = False
         self._warn_of_second_modules()
 
     @classmethod
@@ -138,6 +140,7 @@ class Team(TeamWorld):
 
     async def __aenter__(self) -> Self:
         await self._deployment.start()
+        self._is_open = True
         return self
 
     async def __aexit__(
@@ -160,7 +163,7 @@ class Team(TeamWorld):
 
     # --- runs
 
-    async def run(
+    def run(
         self,
         agent: str,
         task: str,
@@ -168,20 +171,32 @@ class Team(TeamWorld):
         output_type: Any = None,
         timeout: float | timedelta | None = None,
         **options: Unpack[StartOptions],
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Start a run and return its answer; options and errors are those of `start` and `TeamRun.result`."""
-        run = await self.start(agent, task, output_type=output_type, **options)
-        return await run.result(timeout=timeout)
+        starting = self.start(agent, task, output_type=output_type, **options)
 
-    async def start(
+        async def run() -> Any:
+            return await (await starting).result(timeout=timeout)
+
+        return run()
+
+    def start(
         self, agent: str, task: str, *, output_type: Any = None, **options: Unpack[StartOptions]
-    ) -> TeamRun:
+    ) -> Coroutine[Any, Any, TeamRun]:
         """Start a run as `AsyncClient.start` does, with the same options; `deadline` is seconds of the team's time from
         now.
 
         Raises NotFound for an agent that the team does not have, Conflict for a session whose last run goes on,
-        InvalidRequest for inputs that the agent does not take, OSError for a file that cannot be read.
+        InvalidRequest for inputs that the agent does not take, OSError for a file that cannot be read, RuntimeError for
+        a team that is not open.
         """
+        if not self._is_open:
+            raise RuntimeError(
+                "open the team first: `with Team(…) as team:`, or `async with` where a loop runs"
+            )
+        return self._start(agent, task, output_type, options)
+
+    async def _start(self, agent: str, task: str, output_type: Any, options: StartOptions) -> TeamRun:
         body = start_body(agent, task, options, output_type)
         if agent not in self._deployment.agents:
             known = ", ".join(self._deployment.agents)
@@ -418,7 +433,8 @@ def _tools(given: Any) -> list[AnyTool]:
         raise SetupError(f"module {given.__name__} has no tools: write @tool above a function")
     if callable(given):
         return [tool_of(given)]
-    raise SetupError(f"{given!r} is no tool: give a function, a module with tools, or the path of one")
+    hint = "; a model's replies are Team(…, model=[…])" if isinstance(given, RequestedCall) else ""
+    raise SetupError(f"{given!r} is no tool: give a function, a module with tools, or the path of one{hint}")
 
 
 def _path_of(given: Any) -> Path | None:

@@ -42,6 +42,8 @@ RUN_HINTS = {
     "tool_calls": "team.calls",
     "messages": "team.requests has what the models were asked",
     "approvals": "held",
+    "all_messages": "team.requests has what the models were asked",
+    "new_messages": "team.requests has what the models were asked",
 }
 """Attributes that other libraries' runs have, each with what has the same here."""
 

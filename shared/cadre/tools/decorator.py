@@ -238,6 +238,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 
 def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
+    if isinstance(function, str):
+        raise ToolDefinitionError(f"@tool takes its options by name: @tool(name={function!r})")
     if not inspect.isfunction(function) and not inspect.ismethod(function):
         raise ToolDefinitionError(
             f"@tool decorates functions and bound methods, not {type(function).__name__} {function!r}"
