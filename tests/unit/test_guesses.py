@@ -422,7 +422,7 @@ def test_a_client_names_what_it_lacks() -> None:
 
 def test_a_team_is_opened_first() -> None:
     with pytest.raises(RuntimeError, match="with Team"):
-        Team([Agent("a")]).run("a", "x")
+        Team([Agent("a")]).run("a", "x")  # type: ignore[unused-coroutine]
 
 
 async def test_a_blocking_team_is_refused_where_a_loop_runs() -> None:
