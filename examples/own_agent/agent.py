@@ -3,7 +3,7 @@
 from cadre import Agent, serve
 
 writer = Agent(
-    name="writer",
+    "writer",
     description="Answers questions about texts and their length.",
     instructions="Let the tool count; never count yourself.",
     tools=["count_words"],

@@ -350,13 +350,13 @@ def gateway_url_given() -> str | None:
 
 
 def gateway_key() -> str:
-    """`CADRE_KEY`: what the gateway is told by its clients; "" when they say nothing."""
-    return os.environ.get("CADRE_KEY", "")
+    """`CADRE_API_KEY`: what the gateway is told by its clients; "" when they say nothing."""
+    return os.environ.get("CADRE_API_KEY", "")
 
 
 def use_gateway_key(key: str) -> None:
     """Sets the key that this process tells the gateway."""
-    os.environ["CADRE_KEY"] = key
+    os.environ["CADRE_API_KEY"] = key
 
 
 _preferred: list[str] = []

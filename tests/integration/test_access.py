@@ -295,7 +295,7 @@ async def test_who_signs_out_is_out_and_a_key_in_the_cookie_is_not_revoked(world
 
 async def test_the_command_line_makes_lists_and_revokes_keys(world: World, monkeypatch: Any) -> None:
     monkeypatch.setenv("CADRE_GATEWAY_URL", str(world.http.base_url))
-    monkeypatch.setenv("CADRE_KEY", "put back at the end, as `--key` sets it")
+    monkeypatch.setenv("CADRE_API_KEY", "put back at the end, as `--key` sets it")
 
     def cadre(*words: str, key: str = ADMIN_KEY) -> Any:
         return CliRunner().invoke(group, ["--key", key, *words])

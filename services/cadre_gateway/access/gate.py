@@ -164,8 +164,8 @@ class Gate:
         caller = await access.identify(headers, (scope.get("client") or ("",))[0])
         if caller is None:
             raise unauthorized(
-                "say who you are: send `Authorization: Bearer KEY` (CADRE_KEY for `cadre` and cadre.Client), or sign in"
-                " at the console"
+                "say who you are: send `Authorization: Bearer KEY` (CADRE_API_KEY for `cadre` and cadre.Client), or"
+                " sign in at the console"
             )
         by_cookie = caller.key and "authorization" not in headers
         if by_cookie and scope["method"] not in _READING and not is_own_page(headers):

@@ -210,7 +210,9 @@ def _load_service(name: str, entry: Any) -> Any:
 @click.version_option(
     package_name="cadre-agents", prog_name="cadre", message="%(prog)s %(version)s", help="Show the version."
 )
-@click.option("--key", help="API key for the gateway; others on the machine can see it there [CADRE_KEY].")
+@click.option(
+    "--key", help="API key for the gateway; others on the machine can see it there [CADRE_API_KEY]."
+)
 @click.pass_context
 def group(ctx: click.Context, key: str | None) -> None:
     """Teams of LLM agents as durable microservices over NATS."""

@@ -39,7 +39,7 @@ HINTS = {
 @explained(HINTS)
 class AsyncClient(Definitions, RunRequests):
     """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; its requests
-    carry the API key `api_key`, else CADRE_KEY.
+    carry the API key `api_key`, else CADRE_API_KEY.
 
     Close it, or use it as an async context manager. Every method raises ClientError.
     """

@@ -30,7 +30,7 @@ class InvalidRequest(ClientError):
 
 
 class Unauthorized(ClientError):
-    """The caller lacks the right (403), or sent no valid key (401: pass `api_key`, or set CADRE_KEY)."""
+    """The caller lacks the right (403), or sent no valid key (401: pass `api_key`, or set CADRE_API_KEY)."""
 
 
 class NotFound(ClientError):

@@ -111,7 +111,7 @@ class Transport:
     """Asks the gateway by path. Close it, or use it as an async context manager."""
 
     def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:
-        """Send `api_key` with each request; without one, CADRE_KEY."""
+        """Send `api_key` with each request; without one, CADRE_API_KEY."""
         self.url = (url or gateway_url()).rstrip("/")
         self._key = api_key
         self._http: httpx2.AsyncClient | None = None
@@ -205,10 +205,12 @@ class Transport:
 
 
 def _credentials(key: str | None) -> dict[str, str]:
-    """The header that tells the gateway who asks: with `key`, else CADRE_KEY. Raises SettingError."""
+    """The header that tells the gateway who asks: with `key`, else CADRE_API_KEY. Raises SettingError."""
     key = (gateway_key() if key is None else key).strip()
     if not (key.isascii() and key.isprintable()):
-        raise SettingError("CADRE_KEY is no key: write the one that `cadre keys create` printed, on one line")
+        raise SettingError(
+            "CADRE_API_KEY is no key: write the one that `cadre keys create` printed, on one line"
+        )
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 

@@ -46,7 +46,7 @@ def create(name: str, output: str, expires_in: float | None, **options: Any) -> 
         return
     click.echo(made["token"])
     click.echo(
-        f"cadre: key {made['id']} of {name}; it is not shown again. Its owner sets CADRE_KEY", err=True
+        f"cadre: key {made['id']} of {name}; it is not shown again. Its owner sets CADRE_API_KEY", err=True
     )
 
 

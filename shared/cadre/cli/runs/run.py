@@ -1,6 +1,7 @@
 """`cadre run`: gives an agent a task, shows the run on stderr, prints the answer on stdout."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ from cadre.client.data_urls import URL_PREFIXES, data_url
     help="File for the run's workspace, under its own name.",
 )
 @bound_options
+@click.option(
+    "--output-schema",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON Schema that the answer must fit, in place of the agent's own.",
+)
 @click.option("--session", metavar="NAME", help="Conversation that the run goes on with, or begins.")
 @click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
 @click.option(
@@ -57,6 +64,7 @@ def command(**options: Any) -> int:
         "images": [_image(text) for text in options["images"]],
         "files": _files(options["files"]),
         **bounds(options),
+        "output_schema": _schema(options["output_schema"]),
         "session": options["session"],
         "user": options["user"],
         "labels": text_values("--label", options["labels"]),
@@ -76,6 +84,14 @@ def _task(argument: str | None) -> str:
     if task is None or not task.strip():
         raise click.UsageError("the task is empty")
     return utf8("the task", task)
+
+
+def _schema(file: Path | None) -> Any:
+    """The JSON of the file. Raises UsageError."""
+    try:
+        return json.loads(file.read_bytes()) if file is not None else None
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--output-schema {file}: {error}") from error
 
 
 def _files(paths: tuple[Path, ...]) -> dict[str, str]:
