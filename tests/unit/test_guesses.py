@@ -31,6 +31,7 @@ from cadre import (
 )
 from cadre.client import InvalidRequest
 from cadre.errors import ModelUnavailable, SetupError, SpecError, ToolDefinitionError, UnknownOption
+from cadre.local.team_check import check_files
 from cadre.testing import FunctionModel, ScriptedModel, TestModel, answer, call
 from cadre.tool import InvalidArguments
 
@@ -211,6 +212,11 @@ def test_names_of_other_libraries_lead_to_ours(name: str) -> None:
     assert any(f"({ours})" in str(missing.value) for ours in cadre.__all__)
     assert not hasattr(cadre, name)
     assert {*cadre.__all__} <= {*dir(cadre)}
+
+
+def test_the_example_of_a_team_in_python_holds() -> None:
+    example = Path(__file__).parents[2] / "examples" / "python_team" / "app.py"
+    assert check_files(example) == []
 
 
 # --- tools
