@@ -13,7 +13,7 @@ from cadre.errors import SetupError
 from cadre.options import explained
 
 if TYPE_CHECKING:
-    from cadre.ports import Model
+    from cadre.adapters.models.model_chain import ModelChain
     from cadre.testing.team_run import TeamRun
 
 
@@ -54,10 +54,15 @@ class Agent(AgentDefinition):
         """
         from cadre.testing.team import Team  # a module that defines agents does not load a deployment
 
-        async with Team([self], model=_models(self), real_time=True) as team:
-            run = await team.start(self.name, task, output_type=output_type, **options)
-            await run.result(timeout=timeout)
-            return run
+        models, chains = _models(self)
+        try:
+            async with Team([self], model=models, real_time=True) as team:
+                run = await team.start(self.name, task, output_type=output_type, **options)
+                await run.result(timeout=timeout)
+                return run
+        finally:
+            for chain in chains:
+                await chain.close()
 
     def run_sync(
         self,
@@ -73,13 +78,15 @@ class Agent(AgentDefinition):
         raise RuntimeError("an event loop is running here: write `await agent.run(…)`")
 
 
-def _models(agent: Agent) -> dict[str, Any]:
-    """Return the model of each agent: its test double, else its endpoint. Raises SetupError for one without."""
+def _models(agent: Agent) -> tuple[dict[str, Any], list[ModelChain]]:
+    """Return the model of each agent, its test double or else its endpoint, and the endpoints among them. Raises
+    SetupError for an agent without a model."""
     from cadre.adapters.local_stack import model_settings
     from cadre.adapters.models.model_chain import ModelChain
     from cadre.testing.evaluation import Contents
 
-    found: dict[str, Model | Any] = {}
+    found: dict[str, Any] = {}
+    chains: list[ModelChain] = []
     for name, one in agent.everybody().items():
         if one.model is not None:
             found[name] = one.model
@@ -89,5 +96,6 @@ def _models(agent: Agent) -> dict[str, Any]:
             raise SetupError(
                 f"it has no model: {lack}; or give it one of cadre.testing: model=[…]", agent=name
             )
+        chains.append(chain)
         found[name] = chain
-    return found
+    return found, chains

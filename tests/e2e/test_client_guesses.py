@@ -5,6 +5,9 @@ tools and tests in one process are in `tests/unit/test_guesses.py`.
 """
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -186,6 +189,22 @@ def test_a_change_of_the_module_is_taken_up(served: Served, client: Client) -> N
     module.write_text(APP + "\nthis is no Python\n")
     eventually(lambda: "reload: " in served.commands.log("up").splitlines()[-1], what="it says so")
     assert "extra" in {agent.name for agent in client.agents()}
+
+
+def test_an_agent_asks_its_endpoint_without_a_server(tmp_path: Path) -> None:
+    (tmp_path / "script.yaml").write_text(SCRIPT)
+    program = APP + "\nrun = writer.run_sync('say hello')\nprint(run.output, run.usage.model_calls)\n"
+    with running_model("--script", tmp_path / "script.yaml") as model:
+        environment = {"CADRE_MODEL_URL": model.url, "CADRE_MODEL": "m", "CADRE_MODEL_KEY": "k"}
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello 1\n", "")
 
 
 def test_a_module_without_agents_is_refused(tmp_path: Path) -> None:
