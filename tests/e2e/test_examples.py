@@ -81,7 +81,7 @@ def test_script_and_file_are_one_agent(stack: Stack) -> None:
         from agent import writer  # type: ignore[import-not-found]
     finally:
         sys.path.remove(str(AGENT))
-    assert writer == read_agent(AGENT / "agent.yaml")
+    assert writer.spec == read_agent(AGENT / "agent.yaml")
 
 
 @pytest.mark.parametrize("left", ["agent-script", "agent"])
