@@ -3,9 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
@@ -60,6 +63,7 @@ class MemoryHost:
         self._embedder: Embedder | None = None
         self._index: MemoryIndex | None = None
         self._backend = ""
+        self._replaced = ""
         self._requests: RequestHandlers | None = None
         self._server: MemoryServer | None = None
         self._queues: list[ShardQueues[Queue]] = []
@@ -75,6 +79,12 @@ class MemoryHost:
             lambda: _open_index(settings, embedder), self._clock.sleep, told=platform.opening.waits
         )
         self._backend = (await index.status()).backend
+        if replaced := self._replaced_at(index.id):
+            self._replaced = (
+                f"this index was made on {_day(index.id)}, and has nothing of the one before it, which was in use until"
+                f" {replaced}"
+            )
+            log.warning("index: %s", self._replaced)
         for outcome in ("parts", "words_only"):
             platform.meters.record(names.MEMORY_REFUSED_CHUNKS, 0, {names.OUTCOME: outcome})
         chunk_embedder = ChunkEmbedder(embedder, platform.meters) if embedder is not None else None
@@ -87,6 +97,7 @@ class MemoryHost:
             problem=lambda: reembedder.problem,
             lack=sweeper.lack if sweeper is not None else str,
             on_vector=sweeper.retry_now if sweeper is not None else _nothing,
+            replaced=self._replaced,
         )
         writer, erasures = Writer(index), ErasureListener(index, self._clock)
         workers = Workers(writer, searcher, sweeper, erasures)
@@ -109,7 +120,8 @@ class MemoryHost:
         await self._listen(calls, erasures)
         self._server = MemoryServer(platform.nc, platform.topology, self._requests.by_verb())
         await self._server.start()
-        await platform.registry.announce([platform.presence(tool=card) for card in CARDS])
+        presences = [replace(platform.presence(tool=card), index=index.id) for card in CARDS]
+        await platform.registry.announce(presences)
         log.info("index: %s; %s", self._backend, self._searched_by())
 
     def unready(self) -> str | None:
@@ -118,7 +130,17 @@ class MemoryHost:
 
     def about(self) -> dict[str, str]:
         """Returns what /readyz says besides: the kind of index, and what memories are searched by."""
-        return {"index": self._backend, "embeddings": self._searched_by()}
+        index = "; ".join(filter(None, (self._backend, self._replaced)))
+        return {"index": index, "embeddings": self._searched_by()}
+
+    def _replaced_at(self, own: str) -> str:
+        """Return until when the replicas before this one served from another index; empty when they did not."""
+        before = [
+            one.away_since or self._clock.now()
+            for one in self._platform.registry.reachable()
+            if one.tool is not None and one.index not in ("", own)
+        ]
+        return _moment(max(before)) if before else ""
 
     async def samples(self) -> list[Sample]:
         """Returns the queues' metrics."""
@@ -199,6 +221,14 @@ def schema_of(embedder: Embedder | None) -> Schema:
     model = embedder.fingerprint
     text = f"{model.name} {model.dim} {model.window} {model.weights}"
     return Schema(model=model.name, fingerprint=text, dim=model.dim)
+
+
+def _day(index: str) -> str:
+    return _moment(float(index.partition("_")[0]))
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _nothing() -> None:

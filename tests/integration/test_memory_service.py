@@ -292,3 +292,26 @@ async def test_a_whole_document_may_be_the_query(bench: Bench) -> None:
         f"Paragraph {n} is about apples." for n in range(5000)
     )
     assert await bench.texts(document, k=50, origin=origin()) == ["The ferry leaves at nine."]
+
+
+async def test_an_index_that_is_new_where_there_was_one_says_so(deployment: Settings, tmp_path: Path) -> None:
+    settings = replace(deployment, prefix=f"mem{uuid4().hex[:8]}")
+    async with Bench.open(settings, tmp_path) as bench:
+        with running_service(settings, tmp_path) as url:
+            await bench.remember("The spare key is under the mat.", origin=origin())
+            assert httpx2.get(f"{url}/readyz").json()["index"] == "sqlite", "the first one replaces none"
+        with running_service(settings, tmp_path) as url:
+            assert httpx2.get(f"{url}/readyz").json()["index"] == "sqlite", "it is the same index"
+            assert (await bench.recall("Where is the spare key?", origin=origin()))["hits"]
+        empty = tmp_path / "another-volume"
+        empty.mkdir()
+        with running_service(settings, empty) as url:
+            index = httpx2.get(f"{url}/readyz").json()["index"]
+            assert index.startswith("sqlite; this index was made on ")
+            found = await bench.recall("Where is the spare key?", origin=origin())
+            assert found["hits"] == []
+            assert index.partition("; ")[2] in found["why"]
+            await bench.remember("The spare key is in the drawer.", origin=origin())
+            found = await bench.recall("Where is the spare key?", origin=origin())
+            assert len(found["hits"]) == 1
+            assert "this index" not in found["why"]

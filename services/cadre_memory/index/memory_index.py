@@ -6,6 +6,8 @@ to the collection of their own model; elsewhere the point waits for the replicas
 """
 
 import logging
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Self, TypeVar
 
@@ -55,6 +57,9 @@ class MemoryIndex:
         """Name of the collection of this process's model."""
         self.live_alias = f"{prefix}_live"
         self.next_alias = f"{prefix}_next"
+        self._made_aliases = f"{prefix}_made_"
+        self.id = ""
+        """When it was made, and a random part: two indexes never have the same, and later ones have higher ones."""
 
     @classmethod
     async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> Self:
@@ -68,7 +73,25 @@ class MemoryIndex:
             await store.create(index.own)
             if index.live_alias not in aliases:
                 await store.set_aliases({index.live_alias: index.own})
+        index.id = await index._identify(aliases)
         return index
+
+    @property
+    def id_alias(self) -> str:
+        """Name of the alias that keeps the index's id; what collection it names is of no meaning."""
+        return f"{self._made_aliases}{self.id}"
+
+    async def _identify(self, aliases: dict[str, str]) -> str:
+        """Return the id of the index, which the first replica to open it gives it."""
+        if not (ids := self._ids(aliases)):
+            new = f"{int(time.time()):010d}_{secrets.token_hex(4)}"
+            await self.store.set_aliases({f"{self._made_aliases}{new}": await self.live()})
+            ids = self._ids(await self.store.aliases())
+        return min(ids)
+
+    def _ids(self, aliases: dict[str, str]) -> list[str]:
+        begin = self._made_aliases
+        return [alias.removeprefix(begin) for alias in aliases if alias.startswith(begin)]
 
     async def live(self) -> str:
         """Returns the name of the collection that is read."""

@@ -117,7 +117,8 @@ async def migrate(index: MemoryIndex, embed: Embed | None, *, keep: bool = False
         stored, removed = await _copy(index, source, embed)
         copied += stored
         overtaken += removed + await _remove_overtaken(index, source)
-    await index.store.set_aliases({index.live_alias: index.own, index.next_alias: None})
+    moved = {index.live_alias: index.own, index.next_alias: None, index.id_alias: index.own}
+    await index.store.set_aliases(moved)
     log.info("memories have moved to %s: %d copied, %d overtaken by deletes", index.own, copied, overtaken)
     if not keep:
         await index.store.drop(source)

@@ -43,6 +43,8 @@ class Searcher:
     """Tells which memories have no vectors, and why; empty when all have them, or will in a moment."""
     on_vector: Callable[[], None]
     """Called when the embedder has made one."""
+    replaced: str = ""
+    """Says that the index has taken the place of one whose memories it does not have; empty otherwise."""
 
     async def search(
         self, query: str, within: Within, where: Where, k: int, min_score: float | None = None
@@ -64,7 +66,8 @@ class Searcher:
                 break
             limit = min(4 * limit, _MAX_HITS)
         good = [hit for hit in different if min_score is None or hit.score >= min_score]
-        return SearchOutcome(good[:k], bool(why), why)
+        said = why if good else "; ".join(filter(None, (self.replaced, why)))
+        return SearchOutcome(good[:k], bool(why), said)
 
     async def _vector(self, query: str) -> tuple[list[float] | None, str]:
         """Returns the vector, or why there is none."""

@@ -98,6 +98,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     health: str = ""
     """The base URL of the replica's /healthz and /readyz."""
     started_at: float
+    index: str = ""
+    """Of the memory service: the id of its index. Later indexes have higher ones."""
     shards: int = 0
     """Number of shards that it takes from; 0 where that is not known."""
     skew: float = 0.0
