@@ -34,6 +34,9 @@ def files() -> dict[Path, str]:
         CHART / "crds" / "cadre.yaml": f"{_HEAD}\n{crds}",
         # Copies: a packed chart takes along no file from outside of it, and Helm warns of symbolic links.
         CHART / "files" / "alerts.yml": (DEPLOY / "prometheus" / "alerts.yml").read_text(),
+        CHART / "files" / "kubernetes-alerts.yml": (
+            DEPLOY / "prometheus" / "kubernetes-alerts.yml"
+        ).read_text(),
         CHART / "files" / "dashboard.json": (DEPLOY / "grafana" / "dashboards" / "cadre.json").read_text(),
         CHART / "templates" / "operator.yaml": _operator(),
         CHART / "values.schema.json": json.dumps(_schema(), indent=2, ensure_ascii=False) + "\n",

@@ -22,7 +22,8 @@ ALERTS: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_
 PROMETHEUS: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
 COLLECTOR: dict[str, Any] = yaml.safe_load((DEPLOY / "otel/collector.yaml").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+OF_CLUSTER: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/kubernetes-alerts.yml").read_text())
+RULES = [rule for file in (ALERTS, OF_CLUSTER) for group in file["groups"] for rule in group["rules"]]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]] + [r["expr"] for r in RULES]
 
 SERIES = {
@@ -35,7 +36,7 @@ SERIES = {
     )
 }
 LABELS = {prometheus_label(name) for metric in METRICS for name in metric.attributes}
-OF_PROMETHEUS = {"le", "instance", "job", "service"}
+OF_PROMETHEUS = {"le", "instance", "job", "service", "namespace", "pod", "container", "reason"}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
