@@ -207,7 +207,7 @@ def test_any_field_of_any_pod_can_be_set() -> None:
     assert pod_of(manifests, "Deployment/gateway")["tolerations"] == [{"key": "a"}]
     assert manager["terminationGracePeriodSeconds"] == 300
     main, side = manager["containers"]
-    assert main["resources"] == {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+    assert main["resources"] == {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}}
     assert main["args"] == ["agent", "/etc/cadre/manager.yaml"]
     assert side == {"name": "side", "image": "x"}
     variables = env_of(manifests, "Deployment/agent-manager")

@@ -87,7 +87,7 @@ def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]
         startupProbe={**probe, "periodSeconds": 2, "failureThreshold": 60},
         livenessProbe=probe,
         readinessProbe=probe,
-        resources={"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        resources={"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
         volumeMounts=[
             {"name": "tmp", "mountPath": "/tmp"},
             {"name": "values", "mountPath": "/etc/cadre", "readOnly": True},

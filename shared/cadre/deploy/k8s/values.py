@@ -33,11 +33,11 @@ def _tmp(size: str) -> dict[str, Any]:
 
 
 _WORKLOADS: dict[str, dict[str, Any]] = {
-    # A service that waits for its model or its bus needs hardly any processor, and when it has work it may take
-    # what is idle: no limit.
+    # Measured, as docs/kubernetes.md has it. A service that waits for its model or its bus needs hardly any processor,
+    # and when it has work it may take what is idle: no limit.
     "*": {
         "drain": 60,
-        "pod": {**_container(resources=_resources("50m", "128Mi", {"memory": "512Mi"})), **_tmp("64Mi")},
+        "pod": {**_container(resources=_resources("10m", "96Mi", {"memory": "512Mi"})), **_tmp("64Mi")},
     },
     "agent/*": {"drain": 120, "internet": True, "scale": {"min": 1, "max": 10, "lag": 64}},
     "tools/*": {"scale": {"min": 1, "max": 10, "lag": 32}},
@@ -47,12 +47,17 @@ _WORKLOADS: dict[str, dict[str, Any]] = {
         # Blocks at work are bounded by the pod's limits, not by the processors of its node.
         "env": {"CADRE_SANDBOX_TIER": "landlock", "CADRE_SANDBOX_CONCURRENCY": "4"},
         "pod": {
-            **_container(resources=_resources("250m", "512Mi", {"cpu": "2", "memory": "3Gi"})),
+            **_container(resources=_resources("50m", "128Mi", {"cpu": "2", "memory": "3Gi"})),
             **_tmp("512Mi"),
         },
     },
-    "memory": {"drain": 30, "pod": _container(resources=_resources("100m", "256Mi", {"memory": "1Gi"}))},
-    "gateway": {"replicas": 2, "drain": 35, "linger": 5},
+    "memory": {"drain": 30, "pod": _container(resources=_resources("20m", "128Mi", {"memory": "1Gi"}))},
+    "gateway": {
+        "replicas": 2,
+        "drain": 35,
+        "linger": 5,
+        "pod": _container(resources=_resources("20m", "128Mi", {})),
+    },
     "provision": {},
 }
 """Defaults of each kind of service, in the form of the value `workloads`."""
