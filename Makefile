@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test manifests test-compose docs protocol wheel lock clean run-local bench-local test-helm test-kubernetes
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -147,7 +147,10 @@ TEAM ?= teams/apollo
 manifests: .venv/.ready ## Write the Kubernetes manifests of a team into deploy/k8s/base; TEAM=folder (teams/apollo)
 	@$(BIN)/cadre k8s render $(TEAM) -f deploy/k8s/values.yaml -o deploy/k8s/base $(ARGS)
 
-compose-test: .venv/.ready-dev ## Build the image, bring docker-compose.yml up, give it a task, stop it (needs a container engine)
+test-kubernetes: .venv/.ready-dev ## Run the chart and the operator on a real cluster (root, Go, containerd; 10 min for its programs at first); options into ARGS
+	@PYTHONPATH=tests $(BIN)/python -m real_cluster.main $(ARGS)
+
+test-compose: .venv/.ready-dev ## Build the image, bring docker-compose.yml up, give it a task, stop it (needs a container engine)
 	@PYTHONPATH=tests $(BIN)/python -m containers.main $(ARGS)
 
 docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram

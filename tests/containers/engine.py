@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PROJECT = "cadre-compose-test"
+PROJECT = "cadre-test-compose"
 MINUTES = 15
 
 
@@ -58,5 +58,5 @@ def _output(argv: Sequence[str], environment: dict[str, str]) -> str:
         argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=60 * MINUTES, check=False
     )
     if done.returncode:
-        raise SystemExit(f"compose-test: `{' '.join(argv)}` ended with {done.returncode}")
+        raise SystemExit(f"test-compose: `{' '.join(argv)}` ended with {done.returncode}")
     return done.stdout

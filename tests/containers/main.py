@@ -1,4 +1,4 @@
-"""`make compose-test`: the image built, the compose file up, the demo task done, stopped, and up again with all it had.
+"""`make test-compose`: the image built, the compose file up, the demo task done, stopped, and up again with all it had.
 
 Needs an engine with Compose (`docker compose version`). `--override FILE` lays another compose file over the shipped
 one, for mirrors; `--without SERVICE` leaves one out whose image cannot be had, and nobody may need it who is not left
@@ -44,7 +44,7 @@ print(json.dumps([reaches("nats", 4222), reaches("qdrant", 6333)]))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make compose-test", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make test-compose", description=__doc__)
     parser.add_argument("--override", type=Path, action="append", default=[])
     parser.add_argument("--without", action="append", default=[], metavar="SERVICE")
     options = parser.parse_args()
@@ -54,7 +54,7 @@ def main() -> None:
         print(f"engine {find_engine(environment)}")
     except NoEngine as error:
         raise SystemExit(
-            f"compose-test: not tried: {error}; start a container engine with Compose"
+            f"test-compose: not tried: {error}; start a container engine with Compose"
         ) from error
     compose = Compose([file.resolve() for file in options.override], environment)
     services = [name for name in compose.services() if name not in options.without]
@@ -63,7 +63,7 @@ def main() -> None:
     finally:
         compose("down", "--volumes", "--timeout", "40")
     left_out = f"; not tried: {', '.join(options.without)}" if options.without else ""
-    print(f"compose-test: all is well{left_out}")
+    print(f"test-compose: all is well{left_out}")
 
 
 def attempt(compose: Compose, services: list[str], gateway: str) -> None:

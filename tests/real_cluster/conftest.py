@@ -1,0 +1,172 @@
+"""One cluster for all tests, and a namespace of it with the chart in it."""
+
+import json
+import os
+import time
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from harness.patience import eventually, patience
+from real_cluster.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "cadre"
+VALUES = {
+    "cadre": {
+        "image": "cadre:test",
+        "model": {"url": "http://scripted-model:8090/v1", "name": "scripted"},
+        "memory": {"engine": "embedded"},
+    },
+}
+MODEL = [
+    {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "scripted-model"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "scripted-model"}},
+            "template": {
+                "metadata": {"labels": {"app": "scripted-model"}},
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "cadre:test",
+                            "args": [
+                                "scripted-model",
+                                "--mode",
+                                "auto",
+                                "--host",
+                                "0.0.0.0",
+                                "--port",
+                                "8090",
+                            ],
+                            "readinessProbe": {"tcpSocket": {"port": 8090}, "periodSeconds": 1},
+                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+                        }
+                    ],
+                    "volumes": [{"name": "tmp", "emptyDir": {}}],
+                },
+            },
+        },
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "scripted-model"},
+        "spec": {"selector": {"app": "scripted-model"}, "ports": [{"port": 8090}]},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "cadre-model"},
+        "stringData": {"CADRE_MODEL_KEY": "any"},
+    },
+]
+
+
+class Place:
+    """A namespace with releases of the chart."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+        self.cluster, self.name = cluster, namespace
+        self._values = folder / f"{namespace}.json"
+        self._values.write_text(json.dumps(VALUES))
+        cluster.kubectl("create", "namespace", namespace)
+        self.apply(*MODEL)
+        self.kubectl("rollout", "status", "deployment/scripted-model", "--timeout=120s")
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        return self.cluster.kubectl("-n", self.name, *arguments, given=given)
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        items = {"apiVersion": "v1", "kind": "List", "items": [*manifests]}
+        self.kubectl("apply", "-f", "-", given=json.dumps(items))
+
+    def find(self, *arguments: str) -> Any:
+        return self.cluster.find("-n", self.name, *arguments)
+
+    def install(self, release: str = "cadre", *settings: str) -> float:
+        """Install the chart; return the seconds until all of it is ready."""
+        return self._helm("install", release, *settings)
+
+    def upgrade(self, release: str = "cadre", *settings: str) -> float:
+        return self._helm("upgrade", release, *settings)
+
+    def uninstall(self, release: str = "cadre") -> None:
+        self.cluster.helm("uninstall", release, "-n", self.name, "--wait")
+
+    def _helm(self, what: str, release: str, *settings: str) -> float:
+        begun = time.monotonic()
+        options = [part for one in settings for part in ("--set", one)]
+        self.cluster.helm(
+            *(what, release, str(CHART), "-n", self.name, "-f", str(self._values), *options),
+            *("--wait", "--timeout", f"{patience(180):.0f}s"),
+        )
+        return time.monotonic() - begun
+
+    def ready(self, *objects: str) -> float:
+        """Wait until objects are ready; return the seconds until then."""
+        begun = time.monotonic()
+        self.kubectl("wait", "--for=condition=Ready", f"--timeout={patience(90):.0f}s", *objects)
+        return time.monotonic() - begun
+
+    def restarts(self) -> dict[str, int]:
+        """Return the pods whose containers were started more than once."""
+        return {pod: count for pod, count in self.cluster.restarts(self.name).items() if count}
+
+    @property
+    def admin_key(self) -> str:
+        return b64decode(self.find("secret", "cadre-gateway")["data"]["CADRE_ADMIN_KEY"]).decode()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """Return what the gateway answers, asked anew while it has nobody to answer."""
+        address = self.find("service", "gateway")["spec"]["clusterIP"]
+        headers, found = {"Authorization": f"Bearer {self.admin_key}"}, list[Any]()
+
+        def answered() -> bool:
+            try:
+                answer = httpx2.request(
+                    method, f"http://{address}{path}", json=body, headers=headers, timeout=30
+                )
+            except httpx2.TransportError:
+                return False
+            if answer.status_code in (502, 503):
+                return False
+            answer.raise_for_status()
+            found.append(answer.json())
+            return True
+
+        eventually(answered, what=f"{method} {path} is answered")
+        return found[-1]
+
+    def begin(self, agent: str, count: int = 1) -> list[str]:
+        """Begin runs; return their ids."""
+        tasks = [{"agent": agent, "task": f"Say {number}."} for number in range(count)]
+        return [str(self.ask("POST", "/v1/runs", task)["id"]) for task in tasks]
+
+    def succeed(self, runs: list[str]) -> None:
+        """Wait until runs have ended, each with success."""
+        eventually(lambda: all(self._run(run)["ended_at"] for run in runs), what=f"{runs} have ended")
+        assert {self._run(run)["state"] for run in runs} == {"success"}
+
+    def _run(self, run: str) -> Any:
+        return self.ask("GET", f"/v1/runs/{run}")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    folder = os.environ.get("CADRE_KUBERNETES_FOLDER")
+    if not folder:
+        pytest.skip("there is no cluster: `make test-kubernetes` makes one")
+    one = Cluster(Path(folder), Path(folder) / "images")
+    try:
+        one.up()
+        yield one
+    finally:
+        one.down()
