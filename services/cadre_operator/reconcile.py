@@ -23,8 +23,10 @@ from cadre_operator.cluster import ApiError, Cluster
 from cadre_operator.desired import CLAIM, Desired, Key, desired, is_ours, superfluous
 from cadre_operator.gateways import DefinitionObjects, Retirement
 from cadre_operator.namespace import Objects, read_namespace
+from cadre_operator.nats_list import NatsList
 from cadre_operator.status import (
     ACCEPTED,
+    CRASHES,
     PROGRESSING,
     Condition,
     held_back,
@@ -44,6 +46,8 @@ USERS_ANNOTATION = "cadre.dev/users-hash"
 _logger = logging.getLogger(__name__)
 
 _VALUES_KEY = "kubernetes.yaml"
+_ASKED_ABOUT = 4
+"""Keys that NATS is asked about in a round: a server that reads no users knows none of the new ones."""
 _MADE = (
     "Secret",
     "ServiceAccount",
@@ -86,6 +90,7 @@ class Reconciler:
         self._definitions = definitions
         self._retirement = retirement
         self._layers = layers
+        self._nats_list = NatsList()
         self._unsettled: dict[str, _Unsettled] = {}
         """By namespace, what its gateway is yet to hear of."""
         self._applied: dict[str, dict[Key, tuple[bytes, Any]]] = {}
@@ -121,7 +126,7 @@ class Reconciler:
         for one in superfluous([*existing, *filter(is_ours, jobs)], wanted, _uids(live)):
             await self._cluster.delete(one)
         pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
-        await self._tell_all(live, wanted, jobs, [*existing, *pods], notes)
+        await self._tell_all(live, wanted, values, jobs, [*existing, *pods], notes)
         self._unsettled[namespace] = _Unsettled(objects, wanted, values)
         return bool(existing or jobs or any(objects.values()))
 
@@ -247,6 +252,7 @@ class Reconciler:
         self,
         live: Objects,
         wanted: Desired,
+        values: Values,
         jobs: Sequence[Manifest],
         existing: Sequence[Manifest],
         notes: Sequence[str],
@@ -261,6 +267,10 @@ class Reconciler:
             for kind in ("Agent", "ToolServer", "Model", "Team")
             for one in live[kind]
         }
+        if unread := await self._nats_list.unread(values, _keys_of_waiting(wanted, found, pods)):
+            for uid, condition in ready.items():
+                if not condition.holds and wanted.deployments.get(uid):
+                    ready[uid] = Condition("Ready", False, "UsersNotRead", unread)
         for kind in ("Agent", "ToolServer", "Model", "Team"):
             for one in live[kind]:
                 uid = one["metadata"]["uid"]
@@ -316,6 +326,25 @@ class Reconciler:
                     or f"{one['kind']} {one['metadata']['name']}: {condition.reason.lower()}"
                 )
                 await self._cluster.tell(one, condition.reason, message, is_warning=is_warning)
+
+
+def _keys_of_waiting(
+    wanted: Desired, found: Mapping[str, Manifest], pods: Mapping[str, Sequence[Manifest]]
+) -> list[Manifest]:
+    """Return the Secrets with the NATS keys of some services that are not ready for no reason that Kubernetes has."""
+    names = sorted({name for many in wanted.deployments.values() for name in many} & found.keys())
+    waiting = [
+        name
+        for name in names
+        if of_deployment(found[name], pods.get(name, ())).reason in (PROGRESSING, CRASHES)
+    ]
+    mounted = [
+        volume["secret"]["secretName"]
+        for name in waiting[:_ASKED_ABOUT]
+        for volume in found[name]["spec"]["template"]["spec"].get("volumes") or ()
+        if volume["name"] == "nats"
+    ]
+    return [wanted.manifests[key] for secret in mounted if (key := ("Secret", secret)) in wanted.manifests]
 
 
 def _uids(live: Objects) -> set[str]:

@@ -20,6 +20,7 @@ class Condition(NamedTuple):
 
 ACCEPTED = Condition("Accepted", True, "Rendered")
 PROGRESSING = "Progressing"
+CRASHES = "CrashLoopBackOff"
 
 _OF_TOOLS = ("Reconciling", "Stalled")
 _STARTING = ("ContainerCreating", "PodInitializing")
@@ -83,9 +84,9 @@ def pod_trouble(pod: Manifest) -> tuple[str, str] | None:
         ended = (
             (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
         )
-        if waiting.get("reason") == "CrashLoopBackOff" or (ended.get("exitCode") and not waiting):
+        if waiting.get("reason") == CRASHES or (ended.get("exitCode") and not waiting):
             why = ended.get("reason", "Error")
-            return why if why == "OOMKilled" else "CrashLoopBackOff", (
+            return why if why == "OOMKilled" else CRASHES, (
                 f"pod {name}: ended {one.get('restartCount', 0) + bool(not waiting)} times, the last time with"
                 f" {why} (exit status {ended.get('exitCode')}): `kubectl logs --previous {name}`"
             )

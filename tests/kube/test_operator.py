@@ -396,7 +396,7 @@ async def test_what_the_services_share_goes_with_the_last_of_them(
     await api.until(
         lambda: not any(api.find("Secret", name) for name in shared), "the list of users is gone as well"
     )
-    assert api.all("Secret") == []
+    await api.until(lambda: api.all("Secret") == [], "no Secret is left")
 
 
 def deployments(api: ApiServer) -> set[str]:
