@@ -26,6 +26,10 @@ class Compose:
     def __call__(self, *arguments: str) -> str:
         return _output([*self._argv, *arguments], self._environment)
 
+    def docker(self, *arguments: str, given: str = "") -> str:
+        """Return what `docker` prints; `given` is its input."""
+        return _output(["docker", *arguments], self._environment, given)
+
     def services(self) -> list[str]:
         return self("config", "--services").split()
 
@@ -53,9 +57,16 @@ def find_engine(environment: dict[str, str]) -> str:
     return done.stdout.strip()
 
 
-def _output(argv: Sequence[str], environment: dict[str, str]) -> str:
+def _output(argv: Sequence[str], environment: dict[str, str], given: str = "") -> str:
     done = subprocess.run(
-        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=60 * MINUTES, check=False
+        argv,
+        cwd=ROOT,
+        env=environment,
+        input=given,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60 * MINUTES,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(f"test-compose: `{' '.join(argv)}` ended with {done.returncode}")

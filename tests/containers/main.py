@@ -1,8 +1,10 @@
-"""`make test-compose`: the image built, the compose file up, the demo task done, stopped, and up again with all it had.
+"""`make test-compose`: what docker-compose.yml brings up does its work, and goes on after what happens to containers.
 
-Needs an engine with Compose (`docker compose version`). `--override FILE` lays another compose file over the shipped
-one, for mirrors; `--without SERVICE` leaves one out whose image cannot be had, and nobody may need it who is not left
-out as well.
+The image is built, the demo task done, an agent added, every container killed, the image replaced under runs, all taken
+down, and up again with all it had. Needs an engine with Compose (`docker compose version`), or root and what an engine
+of the tests is made of (`own_engine`). `--override FILE` lays another compose file over the shipped one, for mirrors;
+`--without SERVICE` leaves one out whose image cannot be had, and nobody may need it who is not left out as well; with
+`--built` the image is there.
 """
 
 import argparse
@@ -12,10 +14,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import yaml
 
 from cadre.deploy.team_file import read_team
+from containers import own_engine
 from containers.bus_users import check_keys, check_trespass
 from containers.engine import ROOT, Compose, NoEngine, find_engine
 from harness.nats_server import free_port
@@ -47,27 +52,132 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make test-compose", description=__doc__)
     parser.add_argument("--override", type=Path, action="append", default=[])
     parser.add_argument("--without", action="append", default=[], metavar="SERVICE")
+    parser.add_argument("--built", action="store_true")
     options = parser.parse_args()
     port = free_port()
     environment = {**os.environ, "CADRE_GATEWAY_PORT": str(port)}
     try:
-        print(f"engine {find_engine(environment)}")
+        print(f"engine {find_engine(environment)}", flush=True)
     except NoEngine as error:
-        raise SystemExit(
-            f"test-compose: not tried: {error}; start a container engine with Compose"
-        ) from error
-    compose = Compose([file.resolve() for file in options.override], environment)
-    services = [name for name in compose.services() if name not in options.without]
-    try:
-        attempt(compose, services, f"http://127.0.0.1:{port}")
-    finally:
-        compose("down", "--volumes", "--timeout", "40")
+        sys.exit(with_own_engine(str(error)))
+    with tempfile.TemporaryDirectory(prefix="cadre-") as folder:
+        files = [file.resolve() for file in options.override]
+        compose = Compose(files, environment)
+        services = [name for name in compose.services() if name not in options.without]
+        more = Compose([*files, with_poet(Path(folder))], environment)
+        if not options.built:
+            compose("build", "--build-arg", f"AUTH={users_of_image()}", "auth")
+        try:
+            attempt(compose, services, f"http://127.0.0.1:{port}", more)
+        finally:
+            more("down", "--volumes", "--remove-orphans", "--timeout", "40")
     left_out = f"; not tried: {', '.join(options.without)}" if options.without else ""
     print(f"test-compose: all is well{left_out}")
 
 
-def attempt(compose: Compose, services: list[str], gateway: str) -> None:
-    up = ("up", "--detach", "--build", "--wait", "--wait-timeout", "300", *services)
+def with_own_engine(why: str) -> int:
+    """Return the exit code of the same tests on an engine of their own."""
+    print(f"test-compose: {why}: starting an engine of the tests", file=sys.stderr)
+    argv = ["nsenter", f"--net=/run/netns/{own_engine.NAMESPACE}", sys.executable, "-m", "containers.main"]
+    argv += ["--built", "--without", "qdrant", "--override", str(own_engine.override())]
+    try:
+        with own_engine.own_engine([f"AUTH={users_of_image()}"]):
+            return subprocess.run(argv, env={**os.environ, **own_engine.settings()}, check=False).returncode
+    except NoEngine as error:
+        print(f"test-compose: not tried: {why}; {error}", file=sys.stderr)
+        return 1
+
+
+def users_of_image() -> str:
+    """Return the users whose folders the image has, with that of the agent that is added."""
+    shipped = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["x-cadre"]["build"]["args"]["AUTH"]
+    return f"{shipped} agent-poet"
+
+
+def with_poet(folder: Path) -> Path:
+    """Return a compose file that adds an agent, and a model for it, as docs/security.md says."""
+    spec = {"description": "Writes verse.", "kind": "tool_calling", "limits": {"max_steps": 3}}
+    agent = {"apiVersion": "cadre.dev/v1", "kind": "Agent", "metadata": {"name": "poet"}, "spec": spec}
+    (folder / "poet.yaml").write_text(yaml.safe_dump(agent))
+    shipped = str(ROOT / "docker-compose.yml")
+    one_more = ["--agent", "poet"]
+    services = {
+        "auth": {
+            "command": [
+                "auth",
+                "init",
+                "--team",
+                "/teams/apollo",
+                "--memory",
+                *one_more,
+                "--apart",
+                "-o",
+                "/auth",
+            ],
+            "volumes": ["key-agent-poet:/auth/agent-poet"],
+        },
+        "provision": {"command": ["provision", "/teams/apollo", "--service", "memory", *one_more]},
+        "poets-model": {
+            "extends": {"file": shipped, "service": "scripted-model"},
+            "command": ["scripted-model", "--mode", "auto", "--host", "0.0.0.0", "--port", "8090"],
+        },
+        "poet": {
+            "extends": {"file": shipped, "service": "checker"},
+            "command": ["agent", "/poet.yaml"],
+            "environment": {"CADRE_MODEL_URL": "http://poets-model:8090/v1"},
+            "volumes": ["key-agent-poet:/run/cadre:ro", f"{folder}/poet.yaml:/poet.yaml:ro"],
+        },
+    }
+    file = folder / "poet-compose.yml"
+    file.write_text(yaml.safe_dump({"services": services, "volumes": {"key-agent-poet": {}}}))
+    folder.chmod(0o755)
+    return file
+
+
+def add_agent(more: Compose, up: tuple[str, ...], gateway: str) -> None:
+    begun = time.monotonic()
+    before = more("ps", "--quiet", "manager")
+    more("run", "--rm", "auth")
+    more("kill", "--signal", "HUP", "nats")
+    more("run", "--rm", "provision")
+    more("up", "--detach", "--no-deps", "--wait", "poets-model", "poet")
+    run = begin(gateway, "poet", "Write a line.")
+    ended(gateway, run)
+    assert more("ps", "--quiet", "manager") == before, "another service was started anew"
+    print(
+        f"an agent was added by one more container, and did a task, within {time.monotonic() - begun:.1f} s"
+    )
+
+
+def kill_all(more: Compose, up: tuple[str, ...], gateway: str, run: str) -> None:
+    begun = time.monotonic()
+    more("kill")
+    more(*up)
+    assert state_of(gateway, run)["state"] == "success"
+    do_demo(gateway)
+    print(
+        f"every container was killed: back with its runs, and at work, within {time.monotonic() - begun:.1f} s"
+    )
+
+
+def upgrade(more: Compose, up: tuple[str, ...], gateway: str) -> None:
+    begun = time.monotonic()
+    old = more("images", "--quiet", "manager")
+    more.docker("build", "--tag", "cadre", "-", given="FROM cadre\nLABEL of.the.tests=next\n")
+    team = read_team(ROOT / "teams" / "apollo")
+    assert team.demo is not None
+    runs = [begin(gateway, team.demo.agent, team.demo.task) for _ in range(10)]
+    more(*up)
+    assert more("images", "--quiet", "manager") != old, "the services have the image of before"
+    for run in runs:
+        check_answer(ended(gateway, run))
+    print(
+        f"the image was replaced under {len(runs)} runs, all of them right, within {time.monotonic() - begun:.1f} s"
+    )
+
+
+def attempt(compose: Compose, services: list[str], gateway: str, more: Compose) -> None:
+    up = ("up", "--detach", "--wait", "--wait-timeout", "300", *services)
     begun = time.monotonic()
     compose(*up)
     for once in ("auth", "provision"):
@@ -87,6 +197,11 @@ def attempt(compose: Compose, services: list[str], gateway: str) -> None:
     print(
         "the server saw no violation in that; the researcher's key opens nothing of others, and nobody comes without"
     )
+    add_agent(more, up, gateway)
+    up = (*up, "poets-model", "poet")
+    kill_all(more, up, gateway, run)
+    upgrade(more, up, gateway)
+    compose = more
     made = keys(compose)
     begun = time.monotonic()
     compose("stop", "manager")
@@ -110,25 +225,52 @@ def do_demo(gateway: str) -> str:
     """Gives the team its task and checks the answer as `cadre up --run` does; the run's id."""
     team = read_team(ROOT / "teams" / "apollo")
     assert team.demo is not None
-    assert team.demo.check is not None
-    task = {"agent": team.demo.agent, "task": team.demo.task}
-    run: str = httpx2.post(f"{gateway}/v1/runs", json=task, timeout=30).raise_for_status().json()["id"]
-
-    def ended() -> bool:
-        return state()["ended_at"] is not None
-
-    def state() -> dict[str, object]:
-        found: dict[str, object] = httpx2.get(f"{gateway}/v1/runs/{run}", timeout=30).json()
-        return found
-
     begun = time.monotonic()
-    eventually(ended, what=f"run {run} has ended", state=state)
-    with tempfile.NamedTemporaryFile("w", suffix=".md") as answer:
-        answer.write(str(state()["output"]))
-        answer.flush()
-        subprocess.run([sys.executable, team.demo.check, answer.name], cwd=team.folder, check=True)
+    run = begin(gateway, team.demo.agent, team.demo.task)
+    check_answer(ended(gateway, run))
     print(f"the demo task was done in {time.monotonic() - begun:.1f} s, and rightly")
     return run
+
+
+def begin(gateway: str, agent: str, task: str) -> str:
+    """Begin a run; return its id."""
+    made = httpx2.post(f"{gateway}/v1/runs", json={"agent": agent, "task": task}, timeout=30)
+    run: str = made.raise_for_status().json()["id"]
+    return run
+
+
+def state_of(gateway: str, run: str) -> dict[str, Any]:
+    """Return what the gateway tells of a run; nothing while it does not answer."""
+    try:
+        answer = httpx2.get(f"{gateway}/v1/runs/{run}", timeout=30)
+    except httpx2.TransportError:
+        return {}
+    found: dict[str, Any] = answer.json() if answer.is_success else {}
+    return found
+
+
+def ended(gateway: str, run: str) -> str:
+    """Wait until a run has succeeded; return its answer."""
+    eventually(
+        lambda: state_of(gateway, run).get("ended_at") is not None,
+        what=f"run {run} has ended",
+        state=lambda: state_of(gateway, run),
+    )
+    found = state_of(gateway, run)
+    assert found["state"] == "success", found
+    return str(found["output"])
+
+
+def check_answer(output: str) -> None:
+    """Hold an answer against what the team's demo is to say."""
+    team = read_team(ROOT / "teams" / "apollo")
+    assert team.demo is not None
+    assert team.demo.check is not None
+    with tempfile.NamedTemporaryFile("w", suffix=".md") as answer:
+        answer.write(output)
+        answer.flush()
+        check = [sys.executable, team.demo.check, answer.name]
+        subprocess.run(check, cwd=team.folder, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def make_all(folder: Path, programs: Path) -> None:
         if (folder / f"{file}.tar").exists():
             continue
         shutil.rmtree(root, ignore_errors=True)
-        _busybox(root)
+        busybox(root)
         for binary, source in binaries.items():
             shutil.copy(source, root / "bin" / binary)
         pack(root, folder / f"{file}.tar", name, entrypoint)
@@ -52,7 +52,7 @@ def make_cadre(folder: Path, tag: str) -> None:
     root, site = folder / "cadre-root", f"{_HOME}/lib/python3/site-packages"
     if not (root / ".whole").exists():
         shutil.rmtree(root, ignore_errors=True)
-        _busybox(root)
+        busybox(root)
         _python(root, site)
         (root / "data").mkdir()
         (root / ".whole").touch()
@@ -87,14 +87,15 @@ def make_cadre(folder: Path, tag: str) -> None:
     )
 
 
-def _busybox(root: Path) -> None:
+def busybox(root: Path) -> None:
+    """Write a root that has busybox and nothing else."""
     for name in ("bin", "etc", "tmp", "usr/bin", "var/run", "proc", "sys", "dev"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    busybox = shutil.which("busybox")
-    assert busybox is not None
-    shutil.copy(busybox, root / "bin" / "busybox")
-    for applet in subprocess.check_output([busybox, "--list"], text=True).split():
+    binary = shutil.which("busybox")
+    assert binary is not None
+    shutil.copy(binary, root / "bin" / "busybox")
+    for applet in subprocess.check_output([binary, "--list"], text=True).split():
         if applet != "busybox":
             (root / "bin" / applet).symlink_to("busybox")
     (root / "etc" / "passwd").write_text(f"root:x:0:0::/:/bin/sh\ncadre:x:{USER}:{USER}::/tmp:/bin/sh\n")

@@ -1,0 +1,164 @@
+"""A Docker daemon for the tests alone, where none runs: without a registry, in a network namespace.
+
+The base image is Debian's, by debootstrap; NATS is this environment's binary. Compose is built from its Go module.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from containers.engine import ROOT, NoEngine
+from harness.nats_server import nats_binary
+from real_cluster.images import busybox, pack
+
+FOLDER = ROOT / "build" / "compose"
+COMPOSE = "2.40.3"
+NAMESPACE = "cadre-compose"
+_BASE = "cadre-test/python"
+_NEEDED = {"dockerd": "docker.io", "debootstrap": "debootstrap", "busybox": "busybox-static", "go": "golang"}
+_WITHOUT_QDRANT = """
+services:
+  memory:
+    depends_on: !override
+      provision: {condition: service_completed_successfully}
+    environment: {QDRANT_URL: ""}
+  qdrant: !reset null
+"""
+
+
+def settings() -> dict[str, str]:
+    """Return the variables by which `docker` finds this engine and Compose."""
+    return {
+        "DOCKER_HOST": f"unix://{FOLDER}/docker.sock",
+        "DOCKER_CONFIG": str(FOLDER / "config"),
+        "DOCKER_BUILDKIT": "0",
+    }
+
+
+def override() -> Path:
+    """Return a compose file that lets memory keep its index itself: Qdrant's image cannot be had without a registry."""
+    file = FOLDER / "without-qdrant.yml"
+    file.write_text(_WITHOUT_QDRANT)
+    return file
+
+
+@contextmanager
+def own_engine(build_arguments: Sequence[str]) -> Iterator[None]:
+    """Build the image `cadre` from deploy/Dockerfile, then run the daemon in a network namespace. Raise NoEngine."""
+    missing = [package for program, package in _NEEDED.items() if shutil.which(program) is None]
+    if missing or os.geteuid() != 0:
+        raise NoEngine(f"an engine of the tests needs root and {', '.join(missing) or 'root'}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    _compose_program()
+    # Building fetches packages: that daemon has the machine's network, and makes none of its containers a part of it.
+    with _daemon([], ["--bridge=none", "--iptables=false", "--ip6tables=false"]):
+        _base_image()
+        _nats_image()
+        arguments = [part for one in build_arguments for part in ("--build-arg", one)]
+        context = subprocess.Popen(["tar", "-c", *_context()], cwd=ROOT, stdout=subprocess.PIPE)
+        built = ["build", "--quiet", "--network", "host", "--build-arg", f"PYTHON={_BASE}", *arguments]
+        _docker(*built, "-f", "deploy/Dockerfile", "-t", "cadre", "-", stdin=context.stdout)
+    subprocess.run(["ip", "netns", "add", NAMESPACE], check=True)
+    inside = ["nsenter", f"--net=/run/netns/{NAMESPACE}"]
+    try:
+        subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
+        with _daemon(inside, []):
+            yield
+    finally:
+        subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
+
+
+def _context() -> list[str]:
+    """What deploy/Dockerfile.dockerignore lets in."""
+    lines = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    return ["deploy/Dockerfile", *(line[1:] for line in lines if line.startswith("!"))]
+
+
+@contextmanager
+def _daemon(inside: Sequence[str], options: Sequence[str]) -> Iterator[None]:
+    places = ["--data-root", FOLDER / "data", "--exec-root", FOLDER / "exec", "--pidfile", FOLDER / "pid"]
+    argv = [*inside, "dockerd", "-H", settings()["DOCKER_HOST"], *map(str, places), *options]
+    with (FOLDER / "dockerd.log").open("ab") as log:
+        process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 120
+        while subprocess.run(
+            ["docker", "version"], env=_environment(), capture_output=True, check=False
+        ).returncode:
+            if process.poll() is not None or time.monotonic() > end:
+                raise NoEngine(f"dockerd does not start: {FOLDER}/dockerd.log says why")
+            time.sleep(0.2)
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=120)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **settings()}
+
+
+def _docker(*arguments: str, stdin: IO[bytes] | None = None) -> str:
+    done = subprocess.run(
+        ["docker", *arguments], cwd=ROOT, env=_environment(), stdin=stdin, stdout=subprocess.PIPE, check=True
+    )
+    return done.stdout.decode()
+
+
+def _has(image: str) -> bool:
+    return bool(_docker("images", "--quiet", image).strip())
+
+
+def _base_image() -> None:
+    """Debian with Python, and with the certificates that this machine trusts."""
+    if _has(_BASE):
+        return
+    root = FOLDER / "debian"
+    shutil.rmtree(root, ignore_errors=True)
+    packages = "python3,python3-venv,ca-certificates"
+    print("test-compose: making a base image with debootstrap", file=sys.stderr)
+    subprocess.run(
+        ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(root)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    trusted = Path("etc/ssl/certs/ca-certificates.crt")
+    shutil.copy(Path("/") / trusted, root / trusted)
+    packed = subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE)
+    _docker("import", "-", _BASE, stdin=packed.stdout)
+    shutil.rmtree(root)
+
+
+def _nats_image() -> None:
+    if _has("nats:2.15-alpine"):
+        return
+    root = FOLDER / "nats"
+    shutil.rmtree(root, ignore_errors=True)
+    busybox(root)
+    shutil.copy(nats_binary(), root / "bin" / "nats-server")
+    pack(root, FOLDER / "nats.tar", "nats:2.15-alpine", ["nats-server"])
+    _docker("load", "--quiet", "--input", str(FOLDER / "nats.tar"))
+
+
+def _compose_program() -> None:
+    to = FOLDER / "config" / "cli-plugins" / "docker-compose"
+    if to.exists():
+        return
+    to.parent.mkdir(parents=True, exist_ok=True)
+    source = FOLDER / "go"
+    source.mkdir(exist_ok=True)
+    (source / "go.mod").write_text("module example/compose\n\ngo 1.26.0\n")
+    package = "github.com/docker/compose/v2/cmd"
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-trimpath"}
+    print("test-compose: building Docker Compose", file=sys.stderr)
+    for argv in (
+        ["go", "get", "-tool", f"{package}@v{COMPOSE}"],
+        ["go", "build", "-ldflags", "-s -w", "-o", str(to), package],
+    ):
+        subprocess.run(argv, cwd=source, env=environment, check=True, stderr=subprocess.DEVNULL)
