@@ -125,7 +125,7 @@ class Place:
         return b64decode(self.find("secret", "cadre-gateway")["data"]["CADRE_ADMIN_KEY"]).decode()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return what the gateway answers, asked anew while it has nobody to answer."""
+        """Return what the gateway answers, asked again while it is away."""
         address = self.find("service", "gateway")["spec"]["clusterIP"]
         headers, found = {"Authorization": f"Bearer {self.admin_key}"}, list[Any]()
 

@@ -63,7 +63,7 @@ def make_cadre(folder: Path, tag: str) -> None:
         shutil.rmtree(old)
     [wheel] = wheels.glob("*.whl")
     _install(root, site, "--no-deps", str(wheel))
-    # Nothing can be written beside the files later, and each start would compile them again.
+    # Services cannot write there, so each start would compile everything again.
     compiler = [
         sys.executable,
         "-m",

@@ -1,5 +1,6 @@
 """What an administrator does with the chart, from an empty cluster to an uninstall and back."""
 
+import json
 from base64 import b64encode
 from pathlib import Path
 
@@ -92,6 +93,29 @@ def test_a_changed_configuration_restarts_nats_under_runs(place: Place) -> None:
     place.succeed(place.begin("late"))
     assert place.admin_key == key
     assert place.restarts() == {}
+
+
+def test_a_configuration_that_nats_refuses_is_named(place: Place) -> None:
+    """As somebody's edit of the ConfigMap: the chart's own change starts NATS again."""
+    written = place.find("configmap", "nats")["data"]["nats.conf"]
+    changed = {"data": {"nats.conf": written.replace("lame_duck_duration: 30s", "lame_duck_duration: 33s")}}
+    place.kubectl("patch", "configmap", "nats", "--type=merge", "-p", json.dumps(changed))
+    place.kubectl("annotate", "pod", "nats-0", "tests/sync=now")  # a changed pod is synced at once
+    unheard = {"description": "Comes later.", "kind": "tool_calling", "model": "small"}
+    about = {"apiVersion": "cadre.dev/v1", "kind": "Agent", "metadata": {"name": "unheard"}, "spec": unheard}
+    eventually(
+        lambda: "33s" in place.kubectl("exec", "nats-0", "-c", "nats", "--", "cat", "/etc/nats/nats.conf"),
+        what="it is there",
+    )
+    place.apply(about)
+
+    def told() -> str:
+        conditions = place.find("agent", "unheard")["status"].get("conditions", [])
+        return next((one["reason"] for one in conditions if one["type"] == "Ready"), "")
+
+    eventually(lambda: told() == "UsersNotRead", what="the status says so", within=150, state=told)
+    place.kubectl("rollout", "restart", "statefulset/nats")
+    print(f"ready after {place.ready('agent/unheard'):.1f} s")
 
 
 def test_memories_outlive_their_pod_and_a_rollout_ends(place: Place) -> None:

@@ -207,7 +207,7 @@ class MemoryService(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     enabled: bool | None = None
     """Whether there is one; None: where an agent's spec asks for it."""
     engine: Literal["qdrant", "embedded"] = "qdrant"
-    """Where its index is: on the Qdrant server, or in a file on a volume of its own, with one replica."""
+    """Where its index is: on the Qdrant server, or in a file on its own volume, with one replica."""
     storage: Storage = Storage()
     """The volume of the embedded index."""
 
