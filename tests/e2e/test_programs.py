@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from harness.command import commands_of
 from harness.patience import eventually, patience
 from harness.program_model import EFFECTS, MODEL_CALLS
 from harness.program_stack import Chain, ProgramStack, await_program, program_stack
@@ -32,6 +34,11 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramStac
         found.add("odd", odd)
         found.add("held", odd, more=", hold: 1s", spec="  approvals: {book: always}")
         found.add("poor", odd, spec="  limits: {budget: {tokens: 250}}")
+        found.stack.add(
+            *("direct", "cadre.cli.main", "member", odd, "--name", "direct", "--tool", "book"), start=False
+        )
+        found.agents += 1
+        found.add("chief", odd, spec="  team: [odd]")
         found.add("bare", f"{HERE / 'bare.py'}:main", python=str(bare / "bin" / "python"))
         found.start(HERE / "booking.py")
         yield found
@@ -158,6 +165,29 @@ def test_a_budget_ends_the_run_and_its_process(deployment: ProgramStack) -> None
     assert result["usage"]["input_tokens"] == 300
 
 
+def test_a_budget_that_is_spent_within_a_pair_leaves_no_process(deployment: ProgramStack) -> None:
+    deployment.begin()
+    run = deployment.gateway.submit("poor", "pairs go")
+    assert deployment.gateway.finished(run)["error"]["code"] == "budget"
+    assert len(deployment.model.asked) == 3
+    (pid,) = deployment.lines("pids")
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), what="its process has ended")
+
+
+def test_a_client_with_a_short_timeout_is_kept_waiting(deployment: ProgramStack) -> None:
+    deployment.begin()
+    deployment.model.delay = lambda body: 9.0
+    answer = deployment.gateway.answer("odd", "impatient hello")
+    deployment.model.delay = lambda body: 0.0
+    assert [one.startswith("all booked") for one in answer.split("|")] == [True, True]
+    assert len(deployment.model.asked) == 2
+
+
+def test_a_function_without_a_file(deployment: ProgramStack) -> None:
+    deployment.begin()
+    assert deployment.gateway.answer("direct", "booking go").startswith("booked 1")
+
+
 def test_a_cancelled_run_leaves_no_process(deployment: ProgramStack) -> None:
     deployment.begin()
     run = deployment.gateway.submit("odd", "waiting go")
@@ -235,3 +265,57 @@ def test_an_environment_without_cadre(deployment: ProgramStack) -> None:
     assert answer["booked"].startswith("booked 1")
     assert answer["found"] == []
     assert os.path.realpath(answer["prefix"]).endswith("bare")
+
+
+def test_people_see_it_as_any_run_and_fork_it(deployment: ProgramStack, tmp_path: Path) -> None:
+    deployment.begin()
+    gateway, cadre = deployment.gateway, commands_of(deployment.stack, tmp_path)
+    run = gateway.submit("plain", TASKS["whole"])
+    names = [name for name, _ in gateway.events(run)]
+    assert gateway.succeeded(run).startswith("all booked")
+    assert (names.count("model.called"), names.count("tool.called")) == (MODEL_CALLS, EFFECTS)
+    shown = cadre("show", run, "--full")
+    assert shown.returncode == 0
+    assert "booked 4 as" in shown.stdout
+    assert gateway.request("GET", f"/v1/runs/{run}/replay").json()["divergences"] == []
+    assert cadre("verify", run).returncode == 0
+    deployment.begin()
+    forked = gateway.request("POST", f"/v1/runs/{run}/fork", json={"at": 3})
+    assert forked.status_code == 202, forked.text
+    assert gateway.succeeded(forked.json()["id"]).startswith("all booked")
+    assert len(deployment.model.asked) == MODEL_CALLS - 2
+    assert sorted(deployment.lines("effects")) == ["3", "4"], "its first steps are those of the other run"
+
+
+def test_what_its_model_writes_is_heard_and_messages_are_refused(deployment: ProgramStack) -> None:
+    deployment.begin()
+    let_go = threading.Event()
+
+    def at(label: str) -> None:
+        if label == "model2.asked":
+            assert let_go.wait(patience())
+
+    deployment.model.at = at
+    run = deployment.gateway.submit("plain", TASKS["whole"])
+    heard = []
+    for name, data in deployment.gateway.events(run):
+        heard.append((name, data))
+        if name == "model.called" and data["event"]["step"] == 2:
+            answer = deployment.gateway.request("POST", f"/v1/runs/{run}/messages", json={"text": "Stop."})
+            assert (answer.status_code, answer.json()["code"]) == (409, "reads-no-messages")
+            let_go.set()
+    assert [data["text"] for name, data in heard if name == "delta"]
+    assert deployment.gateway.succeeded(run).startswith("all booked")
+    assert len(deployment.model.asked) == MODEL_CALLS
+
+
+def test_a_manager_has_a_program_do_a_task_and_a_program_asks_a_member(deployment: ProgramStack) -> None:
+    """Both are programs: one calls the other as a member, which books."""
+    deployment.begin()
+    run = deployment.gateway.submit("chief", "delegating go")
+    result = deployment.gateway.finished(run)
+    assert result["state"] == "success", result["error"]
+    assert "booked 1 as" in result["output"]
+    (child,) = result["children"]
+    assert child["agent"] == "odd"
+    assert deployment.lines("effects") == ["1"]

@@ -120,6 +120,12 @@ class InMemoryDeployment:
             self._starters[name] = functools.partial(self._start_agent, spec)
         if self.tools:
             self._starters[TOOLS] = self._start_tools
+        programs = [name for name, spec in self.agents.items() if facts_of(spec).serves_pools]
+        if programs:
+            raise SetupError(
+                f"{programs[0]} is a program, which runs in processes of its own: try it with `cadre up`, or call its"
+                " function with a client of the scripted model"
+            )
         pools = {pool for spec in self.agents.values() for pool in facts_of(spec).pools}
         for pool in sorted(pools):
             self._starters[f"sandbox {pool}"] = functools.partial(self._start_sandbox, pool)

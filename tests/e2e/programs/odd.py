@@ -5,6 +5,7 @@ import os
 import signal
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,34 @@ def dying(task: str) -> str:
 def booking(task: str) -> Any:
     first_life()
     return tools.call_sync("book", n=1)
+
+
+def delegating(task: str) -> Any:
+    first = first_life()
+    said = tools.call_sync("odd", task="booking go")
+    if first:
+        die()
+    return said
+
+
+def impatient(task: str) -> str:
+    """Ask by clients that wait 4 s for a byte, plain and in a stream."""
+    first_life()
+    client = OpenAI(timeout=4, max_retries=0)
+    said = client.chat.completions.create(model="mine", messages=[{"role": "user", "content": task}])
+    stream = client.chat.completions.create(
+        model="mine", messages=[{"role": "user", "content": f"{task} again"}], stream=True
+    )
+    texts = [choice.delta.content or "" for chunk in stream for choice in chunk.choices]
+    return f"{said.choices[0].message.content}|{''.join(texts)}"
+
+
+def pairs(task: str) -> str:
+    """Ask two at a time, for ever."""
+    first_life()
+    with ThreadPoolExecutor(2) as threads:
+        while True:
+            list(threads.map(ask, (f"{task} left", f"{task} right")))
 
 
 def secrets(task: str) -> list[str]:

@@ -67,7 +67,7 @@ def command(
         found = read_team(team)
         agents += tuple(found.agents)
         tools += tuple(tool.name for entry in found.tools for tool in load_entry(entry))
-        pools += tuple(found.pools)
+        pools += (*found.pools, *found.programs)
         used |= {"tracer", *(["memory"] if found.needs_memory else [])}
     resting = [_spec(one) for one in at_rest]
     agents += tuple(spec.name for spec in resting)
