@@ -12,6 +12,6 @@ async def test_a_program_is_refused_with_what_to_do() -> None:
     section = ProgramSection(main="trips.py:main")
     trips = AgentSpec(name="trips", description="Books.", kind="program", sections=[section])
     with pytest.raises(SetupError) as refused:
-        async with Team(trips, model=[]):
+        async with Team([trips], model=[]):
             pass
     assert "trips" in str(refused.value)

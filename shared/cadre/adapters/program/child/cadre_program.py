@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import functools
 import gc
+import http.client
 import importlib
 import inspect
 import json
@@ -25,8 +26,6 @@ import sys
 import threading
 import traceback
 import typing
-import urllib.error
-import urllib.request
 import uuid
 
 _URL = "CADRE_PROGRAM_URL"
@@ -164,18 +163,26 @@ def _inputs_of(schema: dict[str, typing.Any]) -> dict[str, dict[str, typing.Any]
 
 
 def _get(path: str) -> typing.Any:
-    with urllib.request.urlopen(_address() + path) as answer:
-        return json.load(answer)
+    return _request("GET", path, None)
 
 
 def _post(path: str, body: typing.Any) -> typing.Any:
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(_address() + path, data, {"content-type": "application/json"})
+    return _request("POST", path, json.dumps(body).encode())
+
+
+def _request(method: str, path: str, body: bytes | None) -> typing.Any:
+    """Return the JSON answer of the address. `urllib.request` would load certificates first, and ask proxies."""
+    host, _, token = _address().partition("://")[2].partition("/")
+    connection = http.client.HTTPConnection(host)
     try:
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        raise CallFailed(error.read().decode(errors="replace")) from None
+        connection.request(method, f"/{token}{path}", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        data = answer.read()
+    finally:
+        connection.close()
+    if answer.status >= 400:
+        raise CallFailed(data.decode(errors="replace"))
+    return json.loads(data)
 
 
 def _address() -> str:
@@ -247,6 +254,8 @@ def _serve(main: str, folder: str) -> None:
     sys.modules["cadre_program"] = sys.modules["__main__"]
     uuid.uuid4 = _seeded_uuid4
     function = _load(main, folder)
+    clients = _clients_of_import()
+    gc.freeze()  # the processes share the memory until they write to it
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -267,13 +276,17 @@ def _serve(main: str, folder: str) -> None:
             break
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            _obey(json.loads(line), lives, said, function)
+            _obey(json.loads(line), lives, said, function, clients)
     for pid in lives.values():
         _kill(pid, signal.SIGKILL)
 
 
 def _obey(
-    order: dict[str, typing.Any], lives: dict[str, int], said: int, function: typing.Callable[..., typing.Any]
+    order: dict[str, typing.Any],
+    lives: dict[str, int],
+    said: int,
+    function: typing.Callable[..., typing.Any],
+    clients: list[typing.Any],
 ) -> None:
     if "kill" in order:
         if (pid := lives.get(order["kill"])) is not None:
@@ -281,7 +294,7 @@ def _obey(
         return
     pid = os.fork()
     if pid == 0:
-        _live(order, said, function)
+        _live(order, said, function, clients)
     lives[order["life"]] = pid
     _say(said, {"began": order["life"], "pid": pid})
 
@@ -305,7 +318,12 @@ def _kill(pid: int, number: int) -> None:
         os.kill(pid, number)  # it has not made a group yet
 
 
-def _live(order: dict[str, typing.Any], said: int, function: typing.Callable[..., typing.Any]) -> None:
+def _live(
+    order: dict[str, typing.Any],
+    said: int,
+    function: typing.Callable[..., typing.Any],
+    clients: list[typing.Any],
+) -> None:
     """Run the function once, in a process that was forked for it, and say what it came to."""
     status = 1
     try:
@@ -321,7 +339,9 @@ def _live(order: dict[str, typing.Any], said: int, function: typing.Callable[...
         os.close(said)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.environ.update(order["environment"])
-        _turn_clients(order["environment"])
+        for client in clients:
+            client.base_url = order["environment"]["OPENAI_BASE_URL"]
+            client.api_key = order["environment"]["OPENAI_API_KEY"]
         _seed(order["seed"])
         _post("/done", _outcome(function, order))
         status = 0
@@ -372,20 +392,13 @@ def _seed(seed: str) -> None:
     random.seed(seed)
 
 
-def _turn_clients(environment: dict[str, str]) -> None:
-    """Turn the OpenAI clients that were made while the program was imported to the address of the run."""
+def _clients_of_import() -> list[typing.Any]:
+    """Return the OpenAI clients that were made while the program was imported: each life turns them to its address."""
     openai = sys.modules.get("openai")
     if openai is None:
-        return
-    kinds = (openai.OpenAI, openai.AsyncOpenAI)
-    for client in gc.get_objects():
-        if isinstance(client, kinds) and client.api_key == order_key:
-            client.base_url = environment["OPENAI_BASE_URL"]
-            client.api_key = environment["OPENAI_API_KEY"]
-
-
-order_key = os.environ.get("OPENAI_API_KEY", "")
-"""What stands for the key of a run while the program is imported."""
+        return []
+    kinds, key = (openai.OpenAI, openai.AsyncOpenAI), os.environ.get("OPENAI_API_KEY", "")
+    return [one for one in gc.get_objects() if issubclass(type(one), kinds) and one.api_key == key]
 
 
 def _load(main: str, folder: str) -> typing.Callable[..., typing.Any]:
