@@ -58,14 +58,14 @@ def bodies_of(requests: Iterable[CodeRequest]) -> list[tuple[Api, dict[str, Any]
         if not asks_model(request):
             continue
         api: Api = "responses" if request.name == "responses" else "chat"
-        told = request.arguments
-        if "body" in told:
-            found.append((api, told["body"]))
+        given = request.arguments
+        if "body" in given:
+            found.append((api, given["body"]))
             continue
-        before = found[told["like"]][1]
-        body = {key: value for key, value in before.items() if key not in told["drop"]}
-        body[MESSAGES[api]] = [*before[MESSAGES[api]][: told["keep"]], *told["more"]]
-        found.append((api, body | told["set"]))
+        before = found[given["like"]][1]
+        body = {key: value for key, value in before.items() if key not in given["drop"]}
+        body[MESSAGES[api]] = [*before[MESSAGES[api]][: given["keep"]], *given["more"]]
+        found.append((api, body | given["set"]))
     return found
 
 

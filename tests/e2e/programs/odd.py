@@ -155,7 +155,7 @@ def hosted(task: str) -> str:
 
 
 def waiting(task: str) -> str:
-    """Ask, then work by itself for as long as it is let."""
+    """Ask, then work without Cadre until it is ended."""
     first_life()
     ask(task)
     while True:

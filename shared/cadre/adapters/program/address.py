@@ -150,10 +150,10 @@ class ProgramAddress:
     ) -> None:
         self._check(api, body)
         streams = bool(body.get("stream"))
-        told = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+        given = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
         repeated = headers.get("x-stainless-retry-count", "0") != "0"
         response.streams = streams
-        entry = await response.waiting(life.ask_model(api, told, is_repeated=repeated))
+        entry = await response.waiting(life.ask_model(api, given, is_repeated=repeated))
         try:
             raw = entry.reply.value if entry.reply is not None else None
             if not isinstance(raw, dict):
@@ -253,8 +253,8 @@ async def _tools(life: Life, headers: Mapping[str, str], body: Any, response: _R
 
 async def _call(life: Life, headers: Mapping[str, str], body: Any, response: _Response) -> None:
     reply = await _called(life, body.get("tool"), body.get("arguments"), body.get("id") or "", response)
-    told = {"error": reply.error} if reply.error is not None else {"output": reply.value}
-    await response.json(told)
+    given = {"error": reply.error} if reply.error is not None else {"output": reply.value}
+    await response.json(given)
 
 
 async def _called(life: Life, tool: Any, arguments: Any, id: str, response: _Response) -> CodeReply:
@@ -282,11 +282,11 @@ async def _mcp(life: Life, headers: Mapping[str, str], body: Any, response: _Res
     if not isinstance(body, dict) or "id" not in body:
         await response.no_content()
         return
-    told = body.get("params") or {}
+    given = body.get("params") or {}
     match body.get("method"):
         case "initialize":
             result: dict[str, Any] = {
-                "protocolVersion": told.get("protocolVersion", "2025-06-18"),
+                "protocolVersion": given.get("protocolVersion", "2025-06-18"),
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": _NAME, "version": "1"},
             }
@@ -295,7 +295,7 @@ async def _mcp(life: Life, headers: Mapping[str, str], body: Any, response: _Res
         case "tools/list":
             result = {"tools": [_mcp_tool(one) for one in life.tools]}
         case "tools/call":
-            reply = await _called(life, told.get("name"), told.get("arguments") or {}, "", response)
+            reply = await _called(life, given.get("name"), given.get("arguments") or {}, "", response)
             said = reply.error if reply.error is not None else reply.value
             text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
             content = [{"type": "text", "text": text}]

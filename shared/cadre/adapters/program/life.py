@@ -77,7 +77,7 @@ class Life:
         self._record = record
         self._new: list[RecordEntry] = []
         self._asked: list[RecordEntry] = []
-        """Those that the run has been told of."""
+        """Those that the run has taken up."""
         self._moved = asyncio.Event()
         self._replied: dict[int, asyncio.Event] = {}
         self._word: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
@@ -215,7 +215,7 @@ class Life:
             text = (
                 f"request {rival.place + 1} of the program differs from that of an earlier life:"
                 f" {difference(rival, content)}. Nothing was asked or done for it. Have the program ask the same each"
-                " time it runs with one task: no clock, ids or memory of its own in what it asks"
+                " time it runs with one task: no clock, random ids or kept memory in what it asks"
             )
             self.end(LifeEnded(error=ErrorInfo("non-deterministic", text)))
             raise RequestRefused(409, "non_deterministic", text) from None

@@ -151,11 +151,11 @@ class ProgramProcesses:
     async def _read(self, zygote: asyncio.subprocess.Process) -> None:
         assert zygote.stdout is not None
         while line := await zygote.stdout.readline():
-            told = json.loads(line)
-            if "ended" in told:
-                status = told["status"]
+            given = json.loads(line)
+            if "ended" in given:
+                status = given["status"]
                 how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-                self._gone(told["ended"], f"its process {how}")
+                self._gone(given["ended"], f"its process {how}")
         await zygote.wait()
         for life in [*self._lives]:
             self._gone(life, f"the process that had imported it ended with status {zygote.returncode}")

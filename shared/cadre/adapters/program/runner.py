@@ -29,7 +29,7 @@ log = logging.getLogger("cadre.program")
 MOST_DEATHS = 5
 """Lives that may die in a row with nothing new asked: more would be no accident."""
 
-Told = Callable[[str], Awaitable[None]]
+Listen = Callable[[str], Awaitable[None]]
 """Called with the id of a run."""
 
 
@@ -68,8 +68,8 @@ class ProgramRunner:
     def __init__(self, address: ProgramAddress, blobs: Blobs, clock: Clock, terms: ProgramTerms) -> None:
         self.blobs, self.clock = blobs, clock
         self.processes: ProgramProcesses | None = None
-        self.listen: Told | None = None
-        self.forget: Told | None = None
+        self.listen: Listen | None = None
+        self.forget: Listen | None = None
         self._address = address
         self._terms = terms
         self._runs: OrderedDict[str, RunLife] = OrderedDict()
@@ -207,7 +207,7 @@ class ProgramRunner:
             return known
         last = call.exchanges[-1] if call.exchanges else None
         waits = known.answer is not None and last is not None and known.done + 1 == call.done
-        # An end that came meanwhile is told where the life was; a death is not.
+        # An end that came meanwhile is this life's last word; a death is none.
         if not waits or last is None or last.calls != known.life.asked or known.life.is_lost:
             self._drop(call.run)
             return None

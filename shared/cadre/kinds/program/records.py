@@ -130,7 +130,7 @@ DECLARATION = KindDeclaration(
     records=(ProgramStarted, ProgramAsked, ProgramEnded, ProgramState, ProgramStep, ProgramSection),
     purposes={KIND: "thinking"},
     check=check,
-    # Its program writes the prompts: the shipped ones are those of every agent that has none of its own.
+    # Its program writes the prompts; the shipped ones are named because every agent has some.
     facts=lambda spec: Facts(
         spec.kind,
         pools=(pool_of(spec.name),),

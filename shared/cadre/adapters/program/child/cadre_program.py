@@ -73,8 +73,8 @@ class CadreTools:
                 return _said(self.name, _arguments(arguments), id_of_call.get())
 
             async def _arun(self, **arguments: typing.Any) -> str:
-                told = _arguments(arguments)
-                return str(await _awaited(functools.partial(_said, self.name, told, id_of_call.get())))
+                given = _arguments(arguments)
+                return str(await _awaited(functools.partial(_said, self.name, given, id_of_call.get())))
 
         def _arguments(given: dict[str, typing.Any]) -> dict[str, typing.Any]:
             return {key: value for key, value in given.items() if key not in ("run_manager", "config")}
@@ -105,8 +105,8 @@ class CadreTools:
 
         def made(card: dict[str, typing.Any]) -> typing.Any:
             async def invoke(context: typing.Any, arguments: str) -> str:
-                told = json.loads(arguments or "{}")
-                return str(await _awaited(functools.partial(_said, card["name"], told, context.tool_call_id)))
+                given = json.loads(arguments or "{}")
+                return str(await _awaited(functools.partial(_said, card["name"], given, context.tool_call_id)))
 
             return FunctionTool(
                 name=card["name"],
@@ -211,7 +211,7 @@ def _said(tool: str, arguments: dict[str, typing.Any], id: str) -> str:
 
 
 async def _awaited(work: typing.Callable[[], typing.Any]) -> typing.Any:
-    """Do the work in a thread of its own: calls may wait for people, and the loop's threads are few."""
+    """Do the work in a separate thread: calls may wait for people, and the loop's threads are few."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[typing.Any] = loop.create_future()
 
@@ -307,8 +307,8 @@ def _reap(lives: dict[str, int], said: int) -> None:
             _say(said, {"ended": life, "status": os.waitstatus_to_exitcode(status)})
 
 
-def _say(said: int, told: dict[str, typing.Any]) -> None:
-    os.write(said, json.dumps(told).encode() + b"\n")
+def _say(said: int, given: dict[str, typing.Any]) -> None:
+    os.write(said, json.dumps(given).encode() + b"\n")
 
 
 def _kill(pid: int, number: int) -> None:
