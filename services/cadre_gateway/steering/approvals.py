@@ -8,8 +8,9 @@ import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Approval, ApprovalState, PendingCall
-from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.kinds.tool_calling.arguments import with_values
+from cadre.protocol.cards import presence_order
+from cadre.spec.member_call import call_schema
 from cadre.views.held_calls import DecidedCall
 from cadre.views.run_summary import shortened
 from cadre_gateway.index.call_list import CallFilter, ListedCall, listed_calls
@@ -82,25 +83,25 @@ class Approvals:
         )
 
     async def _with_schemas(self, calls: list[ListedCall]) -> list[Approval]:
-        """Adds the schema that a live tool offers now, else the one that the run was offered."""
-        cards = [presence.tool for presence in self.registry.reachable()]
-        schemas: dict[str, dict[str, Any] | None] = {
-            card.name: card.input_schema for card in cards if card is not None
+        """Adds the schema that a live tool or member offers now, else the one that the run was offered."""
+        live = sorted(self.registry.reachable(), key=presence_order)
+        schemas: dict[tuple[str, str], dict[str, Any] | None] = {
+            ("tool", one.tool.name): one.tool.input_schema for one in live if one.tool is not None
         }
+        agents = [one.agent for one in live if one.agent is not None]
+        schemas |= {("member", agent.name): call_schema(agent.input_schema) for agent in agents}
         shown = []
         for one in calls:
             if isinstance(call := one.call, DecidedCall):
                 continue
             # Without arguments it may be a question of the call itself.
-            key = call.name if call.arguments else call.call
-            if call.kind == "tool" and key not in schemas:
+            key = (call.kind, call.name if call.arguments else call.call)
+            if call.kind in ("tool", "member") and key not in schemas:
                 schemas[key] = None
                 with contextlib.suppress(Problem):  # the run may have been removed meanwhile
                     held = await self.held_calls.read(call.call)
                     schemas[key] = schema_in(held.run, call.name, call.kind, held.pending)
-            tool_schema = schemas.get(key) if call.kind == "tool" else None
-            schema = MEMBER_SCHEMA if call.kind == "member" else tool_schema
-            shown.append(_shown(call, one.task, schema))
+            shown.append(_shown(call, one.task, schemas.get(key)))
         return shown
 
 

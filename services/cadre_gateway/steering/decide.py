@@ -10,7 +10,7 @@ import msgspec
 
 from cadre.api.runs import ApprovalDecision
 from cadre.engine.calls.approval import check_answer, check_correction, check_edits, held_call
-from cadre.engine.calls.call_check import MEMBER_SCHEMA, CallNotAllowed
+from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.engine.fold import fold
 from cadre.journal.entry import Entry
@@ -20,6 +20,7 @@ from cadre.journal.steps import CallPause, CallState
 from cadre.ports import Clock, Journal
 from cadre.protocol.messages import Decision
 from cadre.protocol.topology import parent_of, tree_of
+from cadre.spec.member_call import call_schema
 from cadre.views.held_calls import decision_of
 from cadre_gateway import SENDER
 from cadre_gateway.requests.body import Ruling
@@ -92,7 +93,7 @@ def schema_in(run: Run, name: str, kind: str, pending: CallState | None = None) 
     if pending is not None and pending.pause is not None:
         return pending.pause.unfinished.schema
     if kind == "member":
-        return MEMBER_SCHEMA
+        return call_schema(run.members[name].input_schema if name in run.members else None)
     if kind == "question":
         return None
     return run.tools[name].input_schema if name in run.tools else None

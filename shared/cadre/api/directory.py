@@ -67,6 +67,10 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     tools: list[str]
     team: list[str]
+    input_schema: dict[str, Any] | None = None
+    """JSON Schema of the object that a task must bring as `inputs`; null: any."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema that its answers fit; null: any."""
     missing: list[str]
     """Tools and team members that the agent names and that were never there, or were retired."""
     away: list[str] = []

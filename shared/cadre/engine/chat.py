@@ -11,7 +11,6 @@ import msgspec
 
 from cadre.engine.answers.answer_form import final_answer_parameters
 from cadre.engine.answers.items import without_items
-from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.engine.context.compaction_prompt import summary_prompt
 from cadre.engine.context.context_budget import (
     MESSAGE,
@@ -44,7 +43,9 @@ from cadre.journal.steps import (
 )
 from cadre.prompting.prompt_file import shipped_files
 from cadre.prompting.prompts import NO_TERMS, Prompts, kind_for
+from cadre.prompting.tool_text import told_with_answer
 from cadre.spec.kinds import facts_of
+from cadre.spec.member_call import call_schema
 
 LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""
@@ -253,7 +254,10 @@ def functions(run: Run) -> list[dict[str, Any]]:
     """Tools, team members and `final_answer` as functions that the model may call."""
     return [
         *(_function(tool.name, tool.description, tool.input_schema) for tool in run.tools.values()),
-        *(_function(member.name, member.description, MEMBER_SCHEMA) for member in run.members.values()),
+        *(
+            _function(member.name, told_with_answer(member), call_schema(member.input_schema))
+            for member in run.members.values()
+        ),
         _function(
             FINAL_ANSWER,
             "Gives the final answer to the task and ends it.",
@@ -289,7 +293,8 @@ def _task_as_read(step: TaskStep, run: Run, prompts: Prompts) -> str:
     if framed is not None:
         template, values = framed
         return prompts.rendered(template, task=step.task, **values)
-    return prompts.managed_task(run.agent, step.task) if step.delegated else step.task
+    form = run.spec.output_schema if run.spec is not None else None
+    return prompts.managed_task(run.agent, step.task, form) if step.delegated else step.task
 
 
 def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:

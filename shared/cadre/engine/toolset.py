@@ -24,6 +24,8 @@ def card_of(spec: AgentSpec, prompt_tokens: int = 0) -> AgentCard:
         version=spec.version,
         tools=spec.tools,
         team=[str(member) if isinstance(member, Selector) else member for member in spec.team],
+        input_schema=spec.input_schema,
+        output_schema=spec.output_schema,
         prompt_tokens=prompt_tokens,
     )
 

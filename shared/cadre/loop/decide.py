@@ -40,8 +40,10 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
+from cadre.protocol.tagged import for_schema
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import TokenUsage, Usage
+from cadre.spec.answer_schema import misfits
 from cadre.spec.expressions import ExpressionError
 from cadre.spec.kinds import decided_by, declaration_of, facts_of, version_of
 from cadre.spec.templates.template_work import one_decision
@@ -164,13 +166,27 @@ def _begin(draft: Draft, task: Task) -> None:
         draft.stop("cancelled", error=ErrorInfo("cancelled", run.cancelled or "cancelled before it began"))
     elif arrival.problem:
         draft.stop("error", error=ErrorInfo("not-found", arrival.problem))
-    elif (lacking := _lacking(draft)) is not None:
-        draft.stop("error", error=lacking)
+    elif (unfit := _unfit(draft, task) or _lacking(draft)) is not None:
+        draft.stop("error", error=unfit)
     elif arrival.spec.memory.recall and task.forks is None:  # a fork has what the other run was given
         query = clip(task.task, _QUESTION_CHARS)
         draft.emit(ev.MemoryAsked(call=call_id(run.id, 0, 0), query=query, count=arrival.spec.memory.recall))
     else:
         draft.kind.begin(draft)
+
+
+def _unfit(draft: Draft, task: Task) -> ErrorInfo | None:
+    """Return why a manager's task has other inputs than the agent takes; None when they fit. A part of the run's own
+    work has what the kind gives it."""
+    schema = draft.spec.input_schema
+    if schema is None or task.reply_to is None or task.spec:
+        return None
+    wrong = misfits(schema, for_schema(task.inputs), "inputs")
+    return (
+        ErrorInfo("invalid-call", f"{draft.run.agent} does not take this: {'; '.join(wrong)}")
+        if wrong
+        else None
+    )
 
 
 def _lacking(draft: Draft) -> ErrorInfo | None:

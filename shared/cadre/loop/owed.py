@@ -2,6 +2,8 @@
 crash it says the same, and everything it names may be paid twice.
 """
 
+from typing import Any
+
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.kind import kind_of
 from cadre.engine.recall import origin_of, question
@@ -21,6 +23,7 @@ from cadre.protocol.messages import (
     round_id,
 )
 from cadre.protocol.topology import cancel_id, report_id, result_id, task_id
+from cadre.spec.member_call import ADDITIONAL, TASK, inputs_of
 
 
 def owed(run: Run, since: int = 0) -> list[Command]:
@@ -155,8 +158,8 @@ def _for_call(run: Run, call: CallState) -> Send:
             run=call.id,
             at=call.opened_at,
             agent=call.name,
-            task=arguments["task"],
-            inputs=kind_of(run).arguments(run, arguments["additional_args"]),
+            task=arguments[TASK],
+            inputs=_inputs(run, call, arguments),
             has_files=task.has_files,
             spec=kind_of(run).part(run, call) if call.name == run.agent else {},
             reply_to=ReplyTo(agent=run.agent, run=run.id),
@@ -167,6 +170,12 @@ def _for_call(run: Run, call: CallState) -> Send:
             trace=task.trace,
         )
     )
+
+
+def _inputs(run: Run, call: CallState, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return a member's inputs, with the values of variables: at the top they have them already."""
+    further = kind_of(run).arguments(run, call.arguments.get(ADDITIONAL) or {})
+    return inputs_of({**arguments, ADDITIONAL: further})
 
 
 def _read_at_most(run: Run) -> int | None:

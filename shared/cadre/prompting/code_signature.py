@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 from cadre.prompting.python_types import definitions_of, resolved, type_name
 from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.member_call import call_schema
 
 Card = ToolCard | AgentCard
 
 RESERVED = frozenset({"final_answer", "gather", "gathered", "CallError", "GatherError", *dir(builtins)})
 """Names that the sandbox and Python have given a meaning: a tool must not replace `print`."""
-
-MEMBER_SIGNATURE = "(task: str, additional_args: dict | None = None) -> str"
 
 LEFT_OUT = "..."
 """Shown as the default of an optional parameter whose schema names none."""
@@ -76,12 +75,18 @@ def signature_of(card: Card) -> str:
     Parameters whose names are no Python identifiers (`user-id`, `from`) are gathered in `**others`: such a tool is
     called as `tool(query, **{"user-id": 7})`.
     """
+    takes, gives = schemas_of(card)
+    returns = type_name(gives, definitions_of(gives)) if gives is not None else "Any"
+    return f"({', '.join(_written(takes))}) -> {returns}"
+
+
+def schemas_of(card: Card) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the JSON Schemas of what a call takes and gives; None: nothing is known of it."""
     if isinstance(card, AgentCard):
-        return MEMBER_SIGNATURE
-    returns = "Any"
-    if card.output_schema is not None:
-        returns = type_name(card.output_schema, definitions_of(card.output_schema))
-    return f"({', '.join(_written(card.input_schema))}) -> {returns}"
+        text = {"type": "string"}
+        gives = card.output_schema if card.output_schema is not None else text
+        return call_schema(card.input_schema), gives
+    return card.input_schema, card.output_schema
 
 
 def _written(schema: dict[str, Any]) -> Iterator[str]:

@@ -50,7 +50,7 @@ _TASKS = {
     "planning.initial_plan": _contract(f"task {_OFFERED}"),
     "planning.update_plan_pre_messages": _contract("task"),
     "planning.update_plan_post_messages": _contract(f"{_OFFERED} remaining_steps", may="task"),
-    "managed_agent.task": _contract("task", may="name"),
+    "managed_agent.task": _contract("task", may="name output_schema"),
     "managed_agent.report": _contract("final_answer", may="name"),
     "managed_agent.summary": _contract("messages", may="name"),
     "final_answer.pre_messages": _contract(""),

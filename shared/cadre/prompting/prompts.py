@@ -170,9 +170,10 @@ class Prompts:
 
     # --- delegation
 
-    def managed_task(self, name: str, task: str) -> str:
-        """The task as the member `name` reads it."""
-        return self._render("managed_agent.task", name=name, task=task)
+    def managed_task(self, name: str, task: str, output_schema: dict[str, Any] | None = None) -> str:
+        """The task as the member `name` reads it, whose answer must fit `output_schema`."""
+        form = to_json(output_schema) if output_schema is not None else ""
+        return self._render("managed_agent.task", name=name, task=task, output_schema=form)
 
     def managed_report(self, name: str, final_answer: object) -> str:
         """The member's answer, text or any JSON value, as its manager reads it."""

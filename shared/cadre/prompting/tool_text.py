@@ -4,7 +4,7 @@ import json
 from textwrap import indent
 from typing import Any
 
-from cadre.prompting.code_signature import Parameter, code_name, parameters_of, signature_of
+from cadre.prompting.code_signature import Parameter, code_name, parameters_of, schemas_of, signature_of
 from cadre.prompting.python_types import definitions_of, says_all, type_name
 from cadre.protocol.cards import AgentCard, ToolCard
 
@@ -21,39 +21,40 @@ __all__ = [
     "to_tool_calling_prompt",
 ]
 
-MEMBER_INPUTS: dict[str, dict[str, Any]] = {
-    "task": {"type": "string", "description": "The whole request, in words."},
-    "additional_args": {"type": "object", "description": "Data for it, by name.", "optional": True},
-}
-
 _STEP = "    "
 
 
 def to_tool_calling_prompt(card: ToolCard | AgentCard) -> str:
     """Name, description, inputs and output of a card. Prompt files have it as a filter of the same name."""
-    if isinstance(card, AgentCard):
-        inputs, output = to_json(MEMBER_INPUTS), "string"
-    else:
-        inputs, output = to_json(_inputs(card.input_schema)), _output(card.output_schema)
+    takes, gives = schemas_of(card)
     description = indent(card.description.strip(), "  ").lstrip()
+    inputs, output = to_json(_inputs(takes)), _output(gives)
     return f"{card.name}: {description}\n  Takes inputs: {inputs}\n  Returns an output of type: {output}"
+
+
+def told_with_answer(card: AgentCard) -> str:
+    """Return a member's description with what its answer holds, where its card says so."""
+    if card.output_schema is None:
+        return card.description
+    return f"{card.description.strip()}\nIts answer is JSON of this schema: {to_json(card.output_schema)}"
 
 
 def to_short_prompt(card: ToolCard | AgentCard) -> str:
     """Name and description of a card, and what each argument is in a few words. Small models copy a JSON schema where
     they should fill it in. Prompt files have it as a filter of the same name."""
-    inputs = MEMBER_INPUTS if isinstance(card, AgentCard) else _inputs(card.input_schema)
-    needed = ["task"] if isinstance(card, AgentCard) else card.input_schema.get("required", [])
-    words = {name: _in_words(about, name in needed) for name, about in inputs.items()}
-    return f"{card.name}: {' '.join(card.description.split())} Arguments: {to_json(words)}"
+    takes, _ = schemas_of(card)
+    needed = takes.get("required", [])
+    words = {name: _in_words(about, name in needed) for name, about in takes.get("properties", {}).items()}
+    told = told_with_answer(card) if isinstance(card, AgentCard) else card.description
+    return f"{card.name}: {' '.join(told.split())} Arguments: {to_json(words)}"
 
 
 def to_listed_prompt(card: ToolCard | AgentCard) -> str:
     """Name, description and the JSON schemas of a card's arguments on one line, as SuperAGI lists tools. Prompt files
     have it as a filter of the same name."""
-    inputs = MEMBER_INPUTS if isinstance(card, AgentCard) else _inputs(card.input_schema)
-    description = " ".join(card.description.split())
-    return f'"{card.name}": {description}, args json schema: {to_json(inputs)}'
+    takes, _ = schemas_of(card)
+    told = told_with_answer(card) if isinstance(card, AgentCard) else card.description
+    return f'"{card.name}": {" ".join(told.split())}, args json schema: {to_json(_inputs(takes))}'
 
 
 def to_call(name: str, arguments: dict[str, Any], calls: str) -> str:
@@ -83,23 +84,20 @@ def to_code_call(card: ToolCard | AgentCard) -> str:
     """Return a call of a card in Python, with values that are made up. Prompt files have it as a filter of the same
     name."""
     values = to_arguments(card)
-    odd = {} if isinstance(card, AgentCard) else _not_by_name(card)
+    odd = [one.name for one in _needed(card) if not one.by_name]
     given = [f"{name}={value!r}" for name, value in values.items() if name not in odd]
     rest = {name: values[name] for name in odd}
     return f"{code_name(card.name)}({', '.join([*given, *([f'**{rest!r}'] if rest else [])])})"
 
 
-def _not_by_name(card: ToolCard) -> list[str]:
-    """Return the needed arguments whose names Python cannot write."""
-    return [one.name for one in parameters_of(card.input_schema) if one.required and not one.by_name]
-
-
 def to_arguments(card: ToolCard | AgentCard) -> dict[str, Any]:
     """Return the needed arguments of a card with values that are made up. Prompt files have it as a filter of the same
     name."""
-    if isinstance(card, AgentCard):
-        return {"task": "…"}
-    return {one.name: _made_up(one.schema) for one in parameters_of(card.input_schema) if one.required}
+    return {one.name: _made_up(one.schema) for one in _needed(card)}
+
+
+def _needed(card: ToolCard | AgentCard) -> list[Parameter]:
+    return [one for one in parameters_of(schemas_of(card)[0]) if one.required]
 
 
 _MADE_UP: dict[str, Any] = {"integer": 3, "number": 3, "boolean": True, "array": [], "object": {}}
@@ -115,11 +113,10 @@ def _made_up(schema: dict[str, Any]) -> Any:
 
 def docstring_of(card: ToolCard | AgentCard) -> str:
     """The description, `Args:` and, where the signature does not say everything, `Returns:`."""
-    if isinstance(card, AgentCard):
-        args = [f"{name}: {about['description']}" for name, about in MEMBER_INPUTS.items()]
-        returns = "The member's report."
-    else:
-        args, returns = _args(card.input_schema), _returns(card.output_schema)
+    takes, gives = schemas_of(card)
+    args, returns = _args(takes), _returns(gives)
+    if isinstance(card, AgentCard) and not returns:
+        returns = "The member's report." if card.output_schema is None else "The member's answer."
     sections = [card.description.strip()]
     if args:
         sections.append("Args:\n" + "\n".join(indent(arg, 2 * _STEP).removeprefix(_STEP) for arg in args))

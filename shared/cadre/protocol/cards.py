@@ -46,6 +46,10 @@ class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: list[str] = []
     team: list[str] = []
     """Names, or label selectors written `key=value,…`."""
+    input_schema: dict[str, Any] | None = None
+    """JSON Schema of the object that a task must bring as `inputs`; None: any."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema that its answers fit; None: any."""
     prompt_tokens: int = 0
     """Tokens that the first request of each of its runs takes at the very least, without its task and its tools; 0 when
     that is not known."""

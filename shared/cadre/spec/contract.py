@@ -11,6 +11,7 @@ from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.answer_schema import misfits
 from cadre.spec.expression_types import Typed, Untold, attributes_read, misreadings, shape_of
 from cadre.spec.expressions import templates_in
+from cadre.spec.member_call import call_schema
 from cadre.spec.policy import expression_of, is_expression, names_in
 
 ProblemLevel = Literal["error", "missing", "warning"]
@@ -49,6 +50,15 @@ class TaskInputs(msgspec.Struct, frozen=True):
     """Whether it makes use of whatever else is given: a model reads all of it."""
 
 
+class Callee(NamedTuple):
+    """A tool or member, with what it takes."""
+
+    who: str
+    """`the tool look`, `agent judge`"""
+    takes: dict[str, Any]
+    """JSON Schema of an object; {}: anything."""
+
+
 class AgentContract(NamedTuple):
     """What an agent's own section expects."""
 
@@ -68,8 +78,13 @@ def common_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProbl
         elif check in reach.tools:
             yield from _check_tool(spec, path, reach.tools[check])
     for name, policy in spec.approvals.items():
-        if (expression := expression_of(policy)) is not None and name in reach.tools:
-            yield from _policy(spec, name, expression, reach.tools[name])
+        if (expression := expression_of(policy)) is None:
+            continue
+        if name in reach.tools:
+            yield from _policy(spec, name, expression, callee_of(reach.tools[name]))
+        elif name in reach.agents:
+            takes = call_schema(reach.agents[name].input_schema)
+            yield from _policy(spec, name, expression, Callee(f"agent {name}", takes))
 
 
 def read_problems(
@@ -81,22 +96,48 @@ def read_problems(
         yield ContractProblem(agent=spec.name, path=path, text=found.text, level=level)
 
 
-def argument_problems(card: ToolCard, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names of arguments that a tool does not take as they are written, and why; templates may become anything."""
-    properties = card.input_schema.get("properties", {})
+def argument_problems(callee: Callee, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names of arguments that a tool or member does not take as they are written, and why; templates may become
+    anything."""
+    schema = callee.takes
+    properties = schema.get("properties", {})
+    about_one = {key: value for key, value in schema.items() if key in _ABOUT_ONE}
     for name, value in arguments.items():
-        if name not in properties:
-            if card.input_schema.get("additionalProperties") is False:
-                takes = ", ".join(properties) or "nothing"
-                yield name, f"the tool {card.name} takes no {name!r}; it takes {takes}"
-        elif not any("{{" in text or "{%" in text for text in templates_in(value)):
-            for misfit in misfits({**card.input_schema, "required": []}, {name: value}):
-                yield name, f"does not fit the tool {card.name}: {misfit.partition(': ')[2]}"
+        if name not in properties and schema.get("additionalProperties") is False:
+            takes = ", ".join(properties) or "nothing"
+            yield name, f"{callee.who} takes no {name!r}; it takes {takes}"
+        elif not _is_filled_later(value):
+            for misfit in misfits(about_one, {name: value}):
+                yield name, f"does not fit {callee.who}: {misfit.partition(': ')[2]}"
 
 
-def missing_arguments(card: ToolCard, arguments: Mapping[str, Any]) -> list[str]:
-    """What the tool needs and is not given."""
-    return [name for name in card.input_schema.get("required", []) if name not in arguments]
+def object_problem(callee: Callee, arguments: Mapping[str, Any]) -> str | None:
+    """Return why arguments of which each fits do not fit together; None where they do, or may once they are filled."""
+    schema = callee.takes
+    if not schema.keys() - _ABOUT_ONE - {"required"} or _is_filled_later(dict(arguments)):
+        return None
+    wrong = misfits(schema, dict(arguments), "inputs")
+    return f"does not fit {callee.who}: {'; '.join(wrong)}" if wrong else None
+
+
+_ABOUT_ONE = {"type", "properties", "patternProperties", "additionalProperties", "$defs", "definitions"}
+"""What a schema says of one argument, whatever the others are."""
+
+
+def _is_filled_later(value: Any) -> bool:
+    return any("{{" in text or "{%" in text for text in templates_in(value))
+
+
+def missing_arguments(callee: Callee, arguments: Mapping[str, Any]) -> list[str]:
+    """What the tool or member needs and is not given."""
+    return [name for name in callee.takes.get("required", []) if name not in arguments]
+
+
+def callee_of(one: ToolCard | AgentSpec) -> Callee:
+    """Return what a step of a workflow or plan calls: a tool, or a member with its inputs."""
+    if isinstance(one, ToolCard):
+        return Callee(f"the tool {one.name}", one.input_schema)
+    return Callee(f"agent {one.name}", one.input_schema if one.input_schema is not None else {})
 
 
 def answer_type(spec: AgentSpec) -> Typed:
@@ -191,10 +232,9 @@ def _check_tool(spec: AgentSpec, path: str, card: ToolCard) -> Iterator[Contract
         yield ContractProblem(agent=spec.name, path=path, text=text)
 
 
-def _policy(spec: AgentSpec, name: str, expression: str, card: ToolCard) -> Iterator[ContractProblem]:
+def _policy(spec: AgentSpec, name: str, expression: str, callee: Callee) -> Iterator[ContractProblem]:
     """A policy that fails asks a person: what is wrong with it stops nothing."""
-    properties = card.input_schema.get("properties", {})
-    source = f"the tool {name}"
+    properties, source = callee.takes.get("properties", {}), callee.who
     names = {key: shape_of(about, f"{source}'s {key}") for key, about in properties.items()}
     path = f"spec.approvals.{name}"
     if unknown := names_in(spec.approvals[name]) - properties.keys():

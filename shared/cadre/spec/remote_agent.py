@@ -100,6 +100,7 @@ class _DocumentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     timeout: float | str = 3600.0
     """Of the whole task: how long a run may take."""
     version: str = ""
+    input_schema: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None
 
 
@@ -149,7 +150,8 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     spec["limits"] = limits | ({"budget": msgspec.to_builtins(found.budget)} if found.budget else {})
     spec |= {"tools": remote_tools(name)} if isinstance(name, str) else {}
     spec |= {"version": found.version} if found.version else {}
-    spec |= {"output_schema": found.output_schema} if found.output_schema is not None else {}
+    for key in ("input_schema", "output_schema"):
+        spec |= {key: getattr(found, key)} if getattr(found, key) is not None else {}
     return {**data, "kind": "Agent", "spec": spec}
 
 

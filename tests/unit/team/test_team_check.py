@@ -5,7 +5,9 @@ import functools
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from click.testing import CliRunner
@@ -58,6 +60,15 @@ def spell(answer: str) -> bool:
 JUDGE = """\
 description: Judges.
 output_schema: {type: object, required: [grade], properties: {grade: {enum: [good, bad]}, why: {type: string}}}
+"""
+CLERK = """\
+description: Books.
+input_schema:
+  type: object
+  properties: {city: {type: string}, nights: {type: integer, minimum: 1}}
+  required: [city]
+  additionalProperties: false
+output_schema: {type: object, required: [total], properties: {total: {type: number}}}
 """
 SUB = """\
 description: Reads an order.
@@ -112,9 +123,10 @@ def tools() -> dict[str, ToolCard]:
         return {tool.name: tool.card for tool in load_tools(f"{folder}/tools.py")}
 
 
-def expectations(team: Path, name: str) -> list[str]:
-    """What the agent of that name expects in vain."""
-    agents = {one: read_agent(team / f"{one}.yaml") for one in ("flow", "judge", "sub", "free")}
+def expectations(team: Path, name: str, files: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """What the agent of that name expects in vain; `files` are those of agents that have another name."""
+    names = {one: one for one in ("flow", "judge", "sub", "free") if one not in files.values()} | dict(files)
+    agents = {one: read_agent(team / f"{file}.yaml") for one, file in names.items()}
     found = contract_problems(agents[name], TeamReach(tools=tools(), agents=agents))
     return [f"{one.level} {one.path}: {one.text}" for one in found]
 
@@ -274,6 +286,67 @@ def test_what_a_given_plan_expects(team: Path, kind: str, old: str, new: str, te
     write(team, "flow", "Agent", plan.replace(old, new))
     found = expectations(team, "flow")
     assert any(one.startswith(f"error spec.plan.{text}") for one in found), found
+
+
+DELEGATIONS = [
+    ("{city: Oslo, nights: 2}", "", ""),
+    ('{city: "{{ look.id }}"}', "", ""),
+    ("{city: 5}", "error", ".city: does not fit agent clerk: 5 is not of type"),
+    ("{city: Oslo, nights: 0}", "error", ".nights: does not fit agent clerk: 0 is less than"),
+    ("{nights: 2}", "error", ": agent clerk needs city of its inputs"),
+    ("{city: Oslo, nihgts: 2}", "error", ".nihgts: agent clerk takes no 'nihgts'; it takes city, nights"),
+]
+FLOW_TO_CLERK = """\
+description: Leads.
+kind: workflow
+tools: [look]
+team: [clerk]
+workflow:
+  start: look
+  steps:
+    look: {tool: {name: look, arguments: {order: 7}}, next: book}
+    book: {agent: {name: clerk, task: Book., inputs: INPUTS}, next: end}
+    end: {end: "{{ book.total }}"}
+"""
+PLAN_TO_CLERK = """\
+description: Leads.
+kind: plan
+team: [clerk]
+plan:
+  steps:
+    - {action: clerk, task: Book., args: INPUTS}
+"""
+
+
+@pytest.mark.parametrize(("inputs", "level", "text"), DELEGATIONS)
+def test_what_a_member_takes_and_a_manager_gives(team: Path, inputs: str, level: str, text: str) -> None:
+    write(team, "free", "Agent", CLERK)
+    (team / "free.yaml").write_text((team / "free.yaml").read_text().replace("name: free", "name: clerk"))
+    for written, key in (
+        (FLOW_TO_CLERK, "workflow.steps.book.agent.inputs"),
+        (PLAN_TO_CLERK, "plan.steps[0].args"),
+    ):
+        write(team, "flow", "Agent", written.replace("INPUTS", inputs.replace("look.id", "task")))
+        found = expectations(team, "flow", {"clerk": "free"})
+        assert [one for one in found if not one.startswith(f"{level} spec.{key}{text}")] == []
+        assert len(found) == bool(level)
+
+
+def test_what_a_manager_reads_of_a_members_answer_and_asks_about_its_call(team: Path) -> None:
+    write(team, "free", "Agent", CLERK)
+    (team / "free.yaml").write_text((team / "free.yaml").read_text().replace("name: free", "name: clerk"))
+    flow = FLOW_TO_CLERK.replace("INPUTS", "{city: Oslo}").replace("book.total", "book.sum")
+    flow += "approvals: {clerk: 'when: nihgts > 2'}\n"
+    write(team, "flow", "Agent", flow)
+    levels = {one.partition(":")[0] for one in expectations(team, "flow", {"clerk": "free"})}
+    assert levels == {"error spec.workflow.steps.end.end.output", "warning spec.approvals.clerk"}
+
+
+def test_an_agent_that_reads_what_its_own_input_schema_lacks(team: Path) -> None:
+    held = "input_schema: {type: object, properties: {ordr: {type: integer}}}\n"
+    write(team, "sub", "Agent", SUB + held)
+    paths = [one.partition(": ")[0] for one in expectations(team, "sub")]
+    assert paths == ["error spec.workflow.steps.a.end.output"]
 
 
 AGENTS = [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cadre.engine.calls.call_check import CallNotAllowed, check_call
+from cadre.engine.calls.call_check import CallNotAllowed, as_judged, check_call, input_schema
 from cadre.engine.calls.call_edits import edited_calls, proposed_calls
 from cadre.engine.kind import kind_of
 from cadre.engine.parts import is_callers
@@ -47,7 +47,7 @@ def hold(
     policy = policy_of(run, name)
     if policy == NEVER or run.spec is None:
         return None
-    reason = reason_to_ask(policy, {**_defaults(run, name), **kind_of(run).arguments(run, arguments)})
+    reason = reason_to_ask(policy, {**_defaults(run, name), **as_judged(run, name, arguments)})
     if reason is None:
         return None
     seconds = run.spec.approval_seconds
@@ -62,8 +62,8 @@ def hold(
 
 
 def _defaults(run: Run, name: str) -> dict[str, Any]:
-    """What the tool takes for arguments that the model leaves out: a policy may ask about them as well."""
-    properties = run.tools[name].input_schema.get("properties", {}) if name in run.tools else {}
+    """What the tool or member takes for arguments that the model leaves out: a policy may ask about them as well."""
+    properties = (input_schema(run, name) or {}).get("properties", {})
     return {key: schema["default"] for key, schema in properties.items() if "default" in schema}
 
 
@@ -122,7 +122,7 @@ def check_correction(run: Run, held: CallState, tool: str | None, arguments: dic
         raise CallNotAllowed(
             f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}"
         )
-    check_call(run, name, kind_of(run).arguments(run, held.arguments if arguments is None else arguments))
+    check_call(run, name, as_judged(run, name, held.arguments if arguments is None else arguments))
 
 
 def expired(held: CallState) -> ev.ApprovalDecided:

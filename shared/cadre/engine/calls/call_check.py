@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.kind import kind_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
@@ -13,6 +14,7 @@ from cadre.protocol.tagged import for_schema
 from cadre.recent import Recent
 from cadre.spec.answer_schema import SchemaCheck, TooMuchToCheck
 from cadre.spec.kinds import facts_of
+from cadre.spec.member_call import ADDITIONAL, as_declared, call_schema
 
 _MOST_VALIDATORS = 1024
 
@@ -20,22 +22,6 @@ FINAL_ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"answer": {"description": "The final answer to the task, complete."}},
     "required": ["answer"],
-    "additionalProperties": False,
-}
-
-MEMBER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "task": {
-            "type": "string",
-            "description": "What the team member shall do, with everything it needs to know: it sees nothing else.",
-        },
-        "additional_args": {
-            "type": ["object", "null"],
-            "description": "Further values that the member gets as named variables.",
-        },
-    },
-    "required": ["task"],
     "additionalProperties": False,
 }
 
@@ -53,8 +39,24 @@ def input_schema(run: Run, name: str) -> dict[str, Any] | None:
     if name in run.tools:
         return run.tools[name].input_schema
     if name in run.members:
-        return MEMBER_SCHEMA
+        return call_schema(run.members[name].input_schema)
     return FINAL_ANSWER_SCHEMA if name == FINAL_ANSWER == _ending(run) else None
+
+
+def as_written(run: Run, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as a call of the run has them: a member's under the names that its schema gives them."""
+    if name in run.tools or name not in run.members:
+        return arguments
+    return as_declared(run.members[name].input_schema, arguments)
+
+
+def as_judged(run: Run, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the same with the values of variables in place of their names, as the call is sent."""
+    given = kind_of(run).arguments(run, arguments)
+    further = given.get(ADDITIONAL)
+    if isinstance(further, dict) and name not in run.tools:
+        given = {**given, ADDITIONAL: kind_of(run).arguments(run, further)}
+    return as_written(run, name, given)
 
 
 _PLACEHOLDER_ANSWER = ErrorInfo(

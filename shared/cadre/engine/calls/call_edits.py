@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cadre.engine.calls.call_check import CallNotAllowed, check_call
+from cadre.engine.calls.call_check import CallNotAllowed, as_judged, check_call
 from cadre.engine.context.observation import observation_of
-from cadre.engine.kind import kind_of
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.protocol.messages import CallEdit
@@ -75,5 +74,5 @@ def _checked(run: Run, name: str, arguments: dict[str, Any]) -> RequestedCall:
         raise CallNotAllowed(
             f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}"
         )
-    check_call(run, name, kind_of(run).arguments(run, arguments))
+    check_call(run, name, as_judged(run, name, arguments))
     return RequestedCall(name, arguments)

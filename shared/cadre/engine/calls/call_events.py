@@ -8,19 +8,17 @@ from cadre.engine.budget import share
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Run
+from cadre.spec.member_call import ADDITIONAL, TASK, inputs_of
 
 
 def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCalled | ev.DelegateStarted:
     """The event of a call that was checked; a member's share is still to be set."""
     if name in run.tools:
         return ev.ToolCalled(call=call, tool=name, arguments=arguments)
-    return ev.DelegateStarted(
-        call=call,
-        member=name,
-        task=arguments["task"],
-        # A model may name a variable in place of the whole object.
-        inputs=kind_of(run).arguments(run, arguments).get("additional_args") or {},
-    )
+    # A model may name a variable in place of the whole object.
+    further = kind_of(run).arguments(run, {ADDITIONAL: arguments.get(ADDITIONAL)})
+    inputs = inputs_of({**arguments, **further})
+    return ev.DelegateStarted(call=call, member=name, task=arguments[TASK], inputs=inputs)
 
 
 def shared_out(run: Run, opened: list[ev.AnyEvent]) -> list[ev.AnyEvent]:

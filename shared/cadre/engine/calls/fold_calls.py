@@ -10,6 +10,7 @@ from cadre.journal.run import Revoked, Run
 from cadre.journal.steps import ActionStep, ApprovalHold, CallPause, CallState, Correction
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, TimerFired
+from cadre.spec.member_call import arguments_of
 
 _TIMED_OUT: dict[str, ErrorCode] = {"": "timed-out", "away": "away", "left": "interrupted"}
 """Codes of the errors, by the code of `call.timed_out`."""
@@ -33,7 +34,9 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
             call.check = run.proposal is not None and event.call in run.proposal.checks
         case ev.DelegateStarted():
-            given = {"task": event.task, "additional_args": event.inputs}
+            card = run.members.get(event.member)
+            form = card.input_schema if card is not None else None
+            given = arguments_of(form, event.task, event.inputs)
             call = CallState(
                 id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget
             )

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.budget import too_little_for
 from cadre.engine.calls.approval import hold
-from cadre.engine.calls.call_check import CallNotAllowed, check_call, check_delegation
+from cadre.engine.calls.call_check import (
+    CallNotAllowed,
+    as_judged,
+    as_written,
+    check_call,
+    check_delegation,
+)
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import refusal_of, refused_alike
 from cadre.engine.kind import kind_of
@@ -71,9 +77,9 @@ def _open(
     arguments: dict[str, Any] = {}
     error = call.error
     try:
-        arguments = read_arguments(call)
+        arguments = as_written(run, call.name, read_arguments(call))
         if error is None:
-            check_call(run, call.name, kind_of(run).arguments(run, arguments))
+            check_call(run, call.name, as_judged(run, call.name, arguments))
     except (ReadingError, CallNotAllowed) as wrong:
         error = error or wrong.info
     if error is not None:

@@ -1,5 +1,7 @@
 """What events make of a block of code: at work in a sandbox, waiting for its calls, ended."""
 
+from typing import Any
+
 from cadre.engine.calls.fold_calls import error_of, failure_of
 from cadre.engine.context.observation import clip
 from cadre.journal import events as ev
@@ -94,7 +96,7 @@ def reply_in(run: Run, event: JournalEvent) -> tuple[str, CodeReply] | None:
             return event.call, reply
         case ev.DelegateFinished():
             failure = failure_of(event)
-            value = event.output if holds_binary(event.output) else event.text
+            value = _value_of(run, event)
             return event.call, CodeReply(value=value) if failure is None else CodeReply(error=failure.message)
         case ev.CallTimedOut() | ev.ApprovalDecided():
             call = _call(run, event.call)
@@ -103,6 +105,14 @@ def reply_in(run: Run, event: JournalEvent) -> tuple[str, CodeReply] | None:
         case _:
             pass
     return None
+
+
+def _value_of(run: Run, report: ev.DelegateFinished) -> Any:
+    """Return the answer itself where the member says what its answers hold, or no text could hold it; else the
+    report."""
+    card = run.members.get(report.member)
+    is_typed = card is not None and card.output_schema is not None and report.state == "success"
+    return report.output if is_typed or holds_binary(report.output) else report.text
 
 
 def _observe(run: Run, event: JournalEvent) -> None:

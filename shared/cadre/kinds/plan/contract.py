@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from cadre.engine.contract import inputs_of
+from cadre.engine.contract import delegation_problems
 from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of
 from cadre.kinds.plan.steps import numbered
 from cadre.spec.agent import AgentSpec
@@ -11,6 +11,7 @@ from cadre.spec.contract import (
     TeamReach,
     answer_type,
     argument_problems,
+    callee_of,
     inputs_type,
     missing_arguments,
     read_problems,
@@ -48,16 +49,10 @@ def _result_of(step: PlanStep, reach: TeamReach) -> Typed:
 def _call_problems(step: PlanStep, reach: TeamReach) -> Iterator[tuple[str, str]]:
     """Keys of a step, and why it cannot be called so."""
     if step.action in reach.tools:
-        card = reach.tools[step.action]
-        for name, text in argument_problems(card, step.args):
+        callee = callee_of(reach.tools[step.action])
+        for name, text in argument_problems(callee, step.args):
             yield f"args.{name}", text
-        if lacks := missing_arguments(card, step.args):
-            yield "args", f"the tool {card.name} needs {', '.join(lacks)}: add it"
-    elif step.action in reach.agents and (
-        unread := inputs_of(reach.agents[step.action]).needed - step.args.keys()
-    ):
-        names = ", ".join(sorted(unread))
-        yield (
-            "args",
-            f"agent {step.action} reads {names} of its inputs, and is not given it: add it here",
-        )
+        if lacks := missing_arguments(callee, step.args):
+            yield "args", f"{callee.who} needs {', '.join(lacks)}: add it"
+    elif step.action in reach.agents:
+        yield from delegation_problems(reach.agents[step.action], step.args, "args")

@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 
 from cadre.engine.answers.json_text import ReadingError, read_array
-from cadre.engine.calls.call_check import CallNotAllowed, check_arguments
+from cadre.engine.calls.call_check import CallNotAllowed, as_written, check_arguments, input_schema
 from cadre.engine.calls.call_schema import Schema
 from cadre.journal.run import Run
 from cadre.kinds.plan.section import EXECUTE, PlanStep
 from cadre.kinds.plan.steps import PlanError, as_steps
 from cadre.spec.expressions import check_template
+from cadre.spec.member_call import ADDITIONAL, TASK
 
 
 def read_plan(content: str) -> list[str | PlanStep]:
@@ -27,14 +28,24 @@ def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
             raise PlanError(
                 f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}"
             )
-        if step.action in run.tools and not check_template(step.args):
-            try:
-                check_arguments(step.action, run.tools[step.action].input_schema, step.args)
-            except CallNotAllowed as error:
-                raise PlanError(f"Step {step.step}: {error}") from error
+        _check_arguments(run, step)
         # Of what is not there at the moment nobody knows whether it is a tool, which needs none.
         if step.action not in {*run.tools, *run.missing} and not step.task.strip():
             raise PlanError(f"Step {step.step} says no task")
+
+
+def _check_arguments(run: Run, step: PlanStep) -> None:
+    """Raises PlanError where what the action takes is known, and no template may become anything."""
+    schema = input_schema(run, step.action) if step.action != EXECUTE else None
+    if schema is None or check_template(step.args):
+        return
+    arguments = step.args
+    if step.action not in run.tools:
+        arguments = as_written(run, step.action, {TASK: step.task, ADDITIONAL: step.args})
+    try:
+        check_arguments(step.action, schema, arguments)
+    except CallNotAllowed as error:
+        raise PlanError(f"Step {step.step}: {error}") from error
 
 
 def plan_schema(run: Run) -> Schema:

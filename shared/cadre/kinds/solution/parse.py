@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments, read_object
+from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.calls_in_text import read_call, schemas_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
@@ -72,8 +73,8 @@ def _meant(run: Run, call: ProposedCall) -> ProposedCall:
     if activity is not None:
         _check_implicit(call, activity)
         return ProposedCall(name=call.name, arguments=call.arguments, implicit=True, outcome=call.outcome)
-    tool = run.tools.get(call.name)
-    arguments = without_nulls(tool.input_schema, call.arguments) if tool is not None else call.arguments
+    schema = input_schema(run, call.name)
+    arguments = without_nulls(schema, call.arguments) if schema is not None else call.arguments
     return ProposedCall(name=call.name, arguments=arguments)
 
 

@@ -10,7 +10,9 @@ from typing import Any
 from cadre.engine.calls.call_schema import ANY_ANSWER, Schema, call_union, object_of, schema_at_root
 from cadre.journal.run import Run
 from cadre.kinds.solution.section import ImplicitActivity, solution_of
+from cadre.protocol.cards import AgentCard
 from cadre.spec.answer_schema import as_parameter
+from cadre.spec.member_call import call_schema
 
 _TASK: Schema = {
     "type": "object",
@@ -18,7 +20,7 @@ _TASK: Schema = {
     "required": ["task"],
     "additionalProperties": False,
 }
-"""What a member is given; free `additional_args` would keep the schema from being strict."""
+"""What a member without an `input_schema` is given; free `additional_args` would keep the schema from being strict."""
 
 _NOTHING: Schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 _NULL: Schema = {"type": "null"}
@@ -31,7 +33,7 @@ def solution_schema(run: Run) -> Schema:
     tools = [
         {"name": tool.name, "parameters": with_all_required(tool.input_schema)} for tool in run.tools.values()
     ]
-    members = [{"name": name, "parameters": _TASK} for name in run.members]
+    members = [{"name": name, "parameters": _member(card)} for name, card in run.members.items()]
     union = call_union([*tools, *members], definitions)
     union += [_implicit(name, one, definitions) for name, one in solution_of(run.spec).implicit.items()]
     calls: Schema = {"type": "array", "items": {"anyOf": union} if len(union) > 1 else object_of()}
@@ -42,6 +44,10 @@ def solution_schema(run: Run) -> Schema:
     output = _output(run.spec.output_schema, definitions)
     whole = object_of(solution=object_of(calls=calls, output=output))
     return whole | ({"$defs": definitions} if definitions else {})
+
+
+def _member(card: AgentCard) -> Schema:
+    return _TASK if card.input_schema is None else with_all_required(call_schema(card.input_schema))
 
 
 def _implicit(name: str, activity: ImplicitActivity, definitions: Schema) -> Schema:

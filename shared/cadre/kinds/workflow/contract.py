@@ -4,7 +4,7 @@ what is read of them."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cadre.engine.contract import inputs_of
+from cadre.engine.contract import delegation_problems, inputs_of
 from cadre.kinds.workflow.check import readers
 from cadre.kinds.workflow.edges import reached_from
 from cadre.kinds.workflow.section import (
@@ -17,14 +17,15 @@ from cadre.kinds.workflow.section import (
     action_of,
     workflow_of,
 )
-from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import (
+    Callee,
     ContractProblem,
     TaskInputs,
     TeamReach,
     answer_type,
     argument_problems,
+    callee_of,
     inputs_type,
     missing_arguments,
     read_problems,
@@ -115,26 +116,19 @@ def _items_of(steps: Mapping[str, WorkflowStep], names: Mapping[str, Typed]) -> 
 def _call_problems(action: Any, reach: TeamReach) -> Iterator[tuple[str, str]]:
     """Keys of a step that calls something, and why that cannot be called so."""
     if isinstance(action, ToolAction) and action.name in reach.tools:
-        yield from _of_arguments(action, reach.tools[action.name])
+        yield from _of_arguments(action, callee_of(reach.tools[action.name]))
     if isinstance(action, AgentAction) and action.name in reach.agents:
-        lacks = inputs_of(reach.agents[action.name]).needed - action.inputs.keys()
-        if lacks:
-            names = ", ".join(sorted(lacks))
-            yield (
-                "agent.inputs",
-                f"agent {action.name} reads {names} of its inputs, and is not given it: add it here, or let"
-                f" the agent write `inputs.{min(lacks)} | default(…)`",
-            )
+        yield from delegation_problems(reach.agents[action.name], action.inputs, "agent.inputs")
 
 
-def _of_arguments(action: ToolAction, card: ToolCard) -> Iterator[tuple[str, str]]:
-    for name, text in argument_problems(card, action.arguments):
+def _of_arguments(action: ToolAction, callee: Callee) -> Iterator[tuple[str, str]]:
+    for name, text in argument_problems(callee, action.arguments):
         yield f"tool.arguments.{name}", text
-    lacks = missing_arguments(card, action.arguments)
+    lacks = missing_arguments(callee, action.arguments)
     if lacks and not action.instruction:
         yield (
             "tool.arguments",
-            f"the tool {card.name} needs {', '.join(lacks)}: add it, or write an `instruction` from which the model"
+            f"{callee.who} needs {', '.join(lacks)}: add it, or write an `instruction` from which the model"
             " makes the arguments",
         )
 
