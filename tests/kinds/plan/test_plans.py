@@ -121,6 +121,21 @@ def test_a_plan_that_cannot_be_carried_out_is_told_to_the_model(steps: list[Any]
     sound(sim)
 
 
+def test_an_unknown_action_is_told_to_the_model_and_skipped_in_its_last_try() -> None:
+    steps = (
+        {"step": 1, "action": "fly", "task": "x"},
+        {"step": 2, **ADD, "needs": [1]},
+        {"step": 3, **LOOK, "needs": []},
+    )
+    sim = begun(task="Add up.", tries=2)
+    assert "'fly'" in only(sim.say(content=plan(*steps)), PlanRefused).reason
+    made = only(sim.say(content=plan(*steps)), PlanMade)
+    assert ([step.step for step in made.steps], made.origin) == ([2, 3], "model")
+    assert "step 1 (fly)" in made.reason
+    assert states(sim) == {2: "running", 3: "running"}
+    sound(sim)
+
+
 def test_the_basic_plan_is_the_fall_back() -> None:
     sim = begun(task="Add up.", tries=2)
     sim.say(content="I would rather not.")

@@ -7,6 +7,8 @@ journal; people may edit what has not begun.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from cadre.engine.answers.answer_form import last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
@@ -22,7 +24,7 @@ from cadre.kinds.plan.contract import problems_of
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, state_of
 from cadre.kinds.plan.graph import graph_of
-from cadre.kinds.plan.offered import check_actions, read_plan
+from cadre.kinds.plan.offered import check_actions, read_plan, strange_steps
 from cadre.kinds.plan.progress import PlanProgress
 from cadre.kinds.plan.records import PlanMade, PlanNote
 from cadre.kinds.plan.request import ask_about_plan
@@ -82,14 +84,14 @@ class PlanKind(Kind):
             progress.finish(last_answer_of(draft.run, reply.content))
         else:
             try:
-                steps = self._plan_in(draft.run, purpose, reply.content)
+                steps, left_out = self._plan_in(draft.run, purpose, reply.content)
             except ReadingError as error:
                 progress.refuse(purpose, error.info)
             else:
-                progress.take("model" if purpose == "make_plan" else "replan", steps)
+                progress.take("model" if purpose == "make_plan" else "replan", steps, left_out)
 
-    def _plan_in(self, run: Run, purpose: str, content: str) -> list[PlanStep]:
-        """The steps that the model wants from now on. Raises ReadingError."""
+    def _plan_in(self, run: Run, purpose: str, content: str) -> tuple[list[PlanStep], str]:
+        """Return the steps that the model wants from now on, and what is left out of them. Raises ReadingError."""
         items = state_of(run).items
         done = [one.step for one in items if one.state == "done"]
         replaced = [one.step for one in items if one.state == "replaced"]
@@ -100,10 +102,11 @@ class PlanKind(Kind):
         written = [step for step in written if isinstance(step, str) or step.step not in done]
         try:
             steps = numbered(written, plan_of(run.spec).most, before=done, taken=replaced)
+            steps, left_out = _without_strangers(run, steps)
             check_actions(run, steps)
         except PlanError as error:
             raise ReadingError(str(error)) from error
-        return steps
+        return steps, left_out
 
     def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
         run, progress, call = draft.run, PlanProgress(draft), calls[0]
@@ -183,6 +186,23 @@ class PlanKind(Kind):
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_about_plan(run, purpose, chat)
+
+
+def _without_strangers(run: Run, steps: list[PlanStep]) -> tuple[list[PlanStep], str]:
+    """Return the steps without those that nobody can do, where the model has been told often enough and others are
+    left; and which those are."""
+    strange = strange_steps(run, steps)
+    is_last = state_of(run).tries + 1 >= plan_of(run.spec).tries
+    if not strange or not is_last or len(strange) == len(steps):
+        return steps, ""
+    gone = {step.step for step in strange}
+    kept = [
+        msgspec.structs.replace(step, needs=[need for need in step.needs or [] if need not in gone])
+        for step in steps
+        if step.step not in gone
+    ]
+    listed = ", ".join(f"step {step.step} ({step.action})" for step in strange)
+    return kept, f"left out, as there is no such action: {listed}"
 
 
 def _decided(draft: Draft, progress: PlanProgress) -> None:

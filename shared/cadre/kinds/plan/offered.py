@@ -20,11 +20,17 @@ def read_plan(content: str) -> list[str | PlanStep]:
         raise ReadingError(str(error)) from error
 
 
+def strange_steps(run: Run, steps: Iterable[PlanStep]) -> list[PlanStep]:
+    """Return the steps whose actions are neither there nor away."""
+    known = {EXECUTE, *run.tools, *run.members, *run.missing}
+    return [step for step in steps if step.action not in known]
+
+
 def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
     """Raises PlanError for a step that nobody can do, or whose arguments can be seen to be wrong."""
     known = [EXECUTE, *run.tools, *run.members]
     for step in steps:
-        if step.action not in known and step.action not in run.missing:
+        if strange_steps(run, [step]):
             raise PlanError(
                 f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}"
             )

@@ -44,7 +44,7 @@ class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
     origin: PlanOrigin
     steps: list[PlanStep]
     reason: str = ""
-    """Why it is the basic plan of one step."""
+    """Why it is the basic plan of one step, or which steps of the model's plan were left out."""
 
     def describe(self) -> Description:
         steps = "; ".join(f"{one.step} {one.action}" for one in self.steps)
