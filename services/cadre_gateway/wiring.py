@@ -67,6 +67,7 @@ from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.rollouts.contracts import RevisionContracts
 from cadre_gateway.rollouts.editor import RolloutEditor
 from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.routes import (
@@ -182,7 +183,8 @@ def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRo
     """Return what keeps the queues of revisions, and the routes by which people share runs among them."""
     stored, slots = NatsRollouts(platform.nc, platform.topology), NatsSlots(platform.nc, platform.topology)
     keeper = RolloutKeeper(stored, slots, platform.registry, index, platform.clock)
-    editor = RolloutEditor(stored, slots, platform.registry, index, platform.clock, keeper)
+    contracts = RevisionContracts(platform.registry, LiveContracts(platform.blobs))
+    editor = RolloutEditor(stored, slots, index, platform.clock, keeper, contracts)
     return keeper, directory.rollout_router(editor)
 
 

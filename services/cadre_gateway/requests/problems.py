@@ -66,6 +66,7 @@ TITLES = {
     "messages-full": "As many messages wait as the run keeps",
     "approval-dropped": "The call was given up",
     "stale-version": "It has changed meanwhile",
+    "contract-broken": "Something could not work with it",
     "not-editable": "There is nothing to edit",
     "edit-too-late": "What is to be edited has begun already",
     "signals-full": "The run keeps as many signals as it can",

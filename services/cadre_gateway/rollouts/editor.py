@@ -2,7 +2,6 @@
 
 from collections.abc import Container, Mapping
 
-from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
 from cadre.engine.toolset import offered_cards
@@ -15,6 +14,7 @@ from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.rollouts.changes import RefusedChange, changed
+from cadre_gateway.rollouts.contracts import RevisionContracts, contract_lines
 from cadre_gateway.rollouts.keeper import RolloutKeeper, renewed
 from cadre_gateway.rollouts.warnings import warnings_of
 
@@ -26,17 +26,18 @@ class RolloutEditor:
         self,
         rollouts: NatsRollouts,
         slots: NatsSlots,
-        registry: NatsRegistry,
         index: RunIndex,
         clock: Clock,
         keeper: RolloutKeeper,
+        contracts: RevisionContracts,
     ) -> None:
         self._rollouts = rollouts
         self._slots = slots
-        self._registry = registry
+        self._registry = contracts.registry
         self._index = index
         self._clock = clock
         self._keeper = keeper
+        self._contracts = contracts
 
     async def show(self, agent: str) -> RolloutView:
         """The rollout, and the revisions beside it. Raises RetryableError, a 404 Problem."""
@@ -50,6 +51,7 @@ class RolloutEditor:
         waiting = await self._slots.waiting(agent) if rollout.shares else {}
         counts = {slot: sum(many) for slot, many in waiting.items()}
         view = _view(rollout, live, open_runs, counts, self._schemas(agent))
+        view.warnings += contract_lines(agent, await self._contracts.problems(agent))
         if not live and not rollout.shares and self._is_known(agent):
             view.warnings.append(
                 f"{agent} is at rest: a revision is known, and can be given a weight, once it has a replica: start one"
@@ -62,7 +64,8 @@ class RolloutEditor:
         return lag_beside(self._registry.rollout(agent), lags, self._live(agent), beside)
 
     async def change(self, agent: str, change: RolloutChange) -> RolloutView:
-        """Changes the rollout. Raises RetryableError, and 404, 409 and 422 Problems."""
+        """Changes the rollout. Raises RetryableError, and 404, 409 and 422 Problems: `contract-broken` where a revision
+        would get new runs that cannot work, and the change does not say `anyway`."""
         live = self._live(agent)
         while True:
             stored = await self._rollouts.read(agent)
@@ -77,6 +80,8 @@ class RolloutEditor:
                 following = changed(rollout, change, live.keys())
             except RefusedChange as refused:
                 raise invalid(str(refused)) from refused
+            if change.to is not None and not change.anyway:
+                await self._check_contracts(rollout, following)
             try:
                 await self._rollouts.write(renewed(following, rollout, self._clock.now()), stored.fence)
                 break
@@ -84,6 +89,22 @@ class RolloutEditor:
                 continue
         await self._keeper.settle(agent)
         return await self.show(agent)
+
+    async def _check_contracts(self, before: Rollout, after: Rollout) -> None:
+        """Raises a 409 Problem where a revision gets new runs for the first time, and something cannot work with it
+        that works with the others."""
+        problems = await self._contracts.problems(after.agent)
+        for share in after.shares:
+            earlier = before.share_of(share.revision) if before.shares else None
+            others = [found for revision, found in problems.items() if revision != share.revision]
+            if not share.weight or (earlier is not None and earlier.weight) or not others:
+                continue
+            known = [one for found in others for one in found]
+            new = [one for one in problems.get(share.revision, []) if one not in known]
+            if new:
+                lines = "; ".join(contract_lines(after.agent, {share.revision: new}))
+                advice = "Mend one of the two sides, or say `anyway` (`cadre rollout … --anyway`)."
+                raise Problem(409, "contract-broken", f"{lines}. {advice}")
 
     def _is_known(self, agent: str) -> bool:
         """Return whether it is live or at rest."""

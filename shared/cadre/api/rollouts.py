@@ -22,6 +22,8 @@ class RolloutChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     adopt: str | None = None
     """The revision whose runs the revision `by` goes on with; `by` itself gives them back."""
     by: str | None = None
+    anyway: bool = False
+    """Goes with `to`: gives the revision its share although something cannot work with it that works with others."""
     end: bool = False
     """Ends the rollout once there is one revision left: from then on any replica takes any run."""
     version: int | None = None

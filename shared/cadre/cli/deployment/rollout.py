@@ -23,6 +23,11 @@ _HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED", "S
     "--weight", type=click.IntRange(0, 100), help="How many of a hundred new runs it gets; 100 by default."
 )
 @click.option("--rest", metavar="REV", help="The revision that gets the others, where that is not clear.")
+@click.option(
+    "--anyway",
+    is_flag=True,
+    help="Give it its share although something cannot work with it, as far as is known.",
+)
 @click.option("--rollback", is_flag=True, help="The youngest revision that gets new runs gets none any more.")
 @click.option("--adopt", metavar="REV", help="A revision whose runs another one goes on with.")
 @click.option("--by", metavar="REV", help="The revision that goes on with them.")
@@ -63,6 +68,8 @@ def _change(options: dict[str, Any]) -> RolloutChange | None:
         raise click.UsageError("say one of --to, --rollback, --adopt and --end")
     if (weight is not None or rest is not None) and to is None:
         raise click.UsageError("--weight and --rest go with --to REV")
+    if options["anyway"] and to is None:
+        raise click.UsageError("--anyway goes with --to REV")
     if (adopt is None) != (by is None):
         raise click.UsageError("--adopt REV and --by REV go together: whose runs, and who goes on with them")
     if not any(asked):
@@ -71,6 +78,7 @@ def _change(options: dict[str, Any]) -> RolloutChange | None:
         to=to,
         weight=100 if weight is None else weight,
         rest=rest,
+        anyway=options["anyway"],
         rollback=options["rollback"],
         adopt=adopt,
         by=by,
