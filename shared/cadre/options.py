@@ -113,14 +113,14 @@ def explained(hints: Mapping[str, str] | None = None) -> Callable[[C], C]:
     name its attributes where one is asked for that it does not have.
 
     Options in a TypedDict (`**options: Unpack[Options]`) count as parameters, in signatures too, which `help` and
-    editors show. `hints` are sentences by the names of attributes that other libraries have.
+    editors show. `hints` are words by the names of attributes and options that other libraries have.
     """
 
     def decorate(cls: C) -> C:
         for name in dir(cls):
             member = inspect.getattr_static(cls, name)
             if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):
-                setattr(cls, name, _explaining(member, cls.__name__, name))
+                setattr(cls, name, _explaining(member, cls.__name__, name, hints or {}))
 
         def missing(self: object, name: str) -> Any:
             if name.startswith("_"):
@@ -133,12 +133,12 @@ def explained(hints: Mapping[str, str] | None = None) -> Callable[[C], C]:
     return decorate
 
 
-def explained_function(function: F) -> F:
-    """Have a function refuse what it does not take with a list of what it does."""
-    return _explaining(function, "", function.__name__)
+def explained_function(function: F, **hints: str) -> F:
+    """Have a function refuse what it does not take with a list of what it does; `hints` as of `explained`."""
+    return _explaining(function, "", function.__name__, hints)
 
 
-def _explaining(function: F, owner: str, name: str) -> F:
+def _explaining(function: F, owner: str, name: str, hints: Mapping[str, str]) -> F:
     signature = _with_options(function)
     what = f"{owner}.{name}".strip(".") if name != "__init__" else owner
     parameters = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
@@ -149,7 +149,7 @@ def _explaining(function: F, owner: str, name: str) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         for one in () if takes_any else kwargs:
             if one not in known:
-                raise unknown_option(what, one, known)
+                raise unknown_option(what, one, known, hints.get(one, ""))
         try:
             return function(*args, **kwargs)
         except TypeError as error:

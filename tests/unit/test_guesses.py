@@ -192,7 +192,7 @@ def test_a_team_file(tmp_path: Path) -> None:
 
 
 def test_serve_takes_no_address(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UnknownOption):
+    with pytest.raises(UnknownOption, match="gateway"):
         serve([Agent("a")], host="127.0.0.1", port=8799)  # type: ignore[call-arg]
     with pytest.raises(SystemExit):
         serve([Agent("a", model=[answer("x")])])
@@ -417,6 +417,8 @@ def test_a_client_names_what_it_lacks() -> None:
         (lambda: client.attach("r").wait(timeoutt=3), "'timeout'"),  # type: ignore[call-arg]
         (lambda: client.runs(status="completed"), "'state'"),  # type: ignore[call-arg]
         (lambda: client.start("w", "t", budget={"usd": 1}), "'cost'"),
+        (lambda: client.start("w", "t", timeout=5), "deadline"),  # type: ignore[call-arg]
+        (lambda: client.start("w", "t", model="gpt-4o"), "agent"),  # type: ignore[call-arg]
     ):
         with pytest.raises(UnknownOption) as refused:
             call_()

@@ -26,6 +26,11 @@ HINTS = {
     "cancel": "client.attach(run).cancel()",
     "chat": "client.run(agent, task), or the openai client at the gateway's /v1",
     "create": "client.start(agent, task)",
+    "model": "an agent names its own model",
+    "stream_mode": "run.stream()",
+    "temperature": "an agent's model has its temperature",
+    "timeout": "wait(timeout=…) bounds the wait, deadline=… the run",
+    "tools": "an agent names its own tools",
     "decide": "approve, reject or correct",
     "result": "client.attach(run).result()",
     "sessions": "start and run take session=NAME",
@@ -33,7 +38,7 @@ HINTS = {
     "threads": "start and run take session=NAME",
     "wait": "client.attach(run).wait()",
 }
-"""Methods of other libraries' clients, each with what does the same here."""
+"""Methods and options of other libraries' clients, each with what does the same here."""
 
 
 @explained(HINTS)

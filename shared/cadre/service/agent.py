@@ -67,7 +67,13 @@ Served = AgentDefinition | AgentSpec | Path | str
 """An agent that Python describes, or the path of an agent file."""
 
 
-@explained_function
+@partial(
+    explained_function,
+    host="the gateway, another process, has the address: `cadre up`",
+    port="the gateway, another process, has the address: `cadre up`",
+    tools="`cadre tools FILE` serves tools, `cadre up FILE.py` agents and tools",
+    reload="`cadre up FILE.py --reload`",
+)
 def serve(
     *agents: Served | Sequence[Served], settings: Settings | None = None, model: Model | None = None
 ) -> None:
