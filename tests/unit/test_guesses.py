@@ -423,6 +423,18 @@ def test_a_client_names_what_it_lacks() -> None:
         with pytest.raises(UnknownOption) as refused:
             call_()
         assert said(refused, meant)
+    for options, key in (
+        ({"budget": 0.5}, "budget"),
+        ({"labels": ["a"]}, "labels"),
+        ({"inputs": "x"}, "inputs"),
+        ({"files": "a.txt"}, "files"),
+        ({"images": "a.png"}, "images"),
+        ({"agent": Agent("w")}, "agent"),
+    ):
+        given: dict[str, Any] = {"agent": "w", "task": "t", **options}
+        with pytest.raises(SpecError) as wrong:
+            client.start(**given)
+        assert wrong.value.key == key
     with pytest.raises(AttributeError, match="session="):
         client.sessions  # type: ignore[attr-defined]  # noqa: B018
     client.close()

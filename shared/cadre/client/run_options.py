@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.api.runs import RunOrder, State
 from cadre.client.data_urls import Source, file_urls, image_urls
+from cadre.errors import SpecError
 from cadre.protocol.usage import Budget
 from cadre.structs import made
 from cadre.tools.json_types import answer_type
@@ -94,19 +95,32 @@ def list_query(wanted: WantedRuns) -> dict[str, Any]:
 def start_body(agent: str, task: str, options: StartOptions, output_type: Any = None) -> dict[str, Any]:
     """The body of POST /v1/runs. Raises OSError for a file that cannot be read, SpecError for a type that JSON cannot
     carry."""
+    _check_types(agent, task, options)
     body = {"agent": agent, "task": task, **_common(options)}
     if "files" in options:
         body["files"] = file_urls(options["files"])
     if "images" in options:
         body["images"] = image_urls(options["images"])
     if options.get("labels"):
-        body["labels"] = dict(options["labels"])
+        body["labels"] = dict(_mapping("labels", options["labels"], "{'name': 'value'}"))
     if output_type is not None:
         body["output_schema"] = answer_type(output_type).schema
     for name in ("session", "reset", "user"):
         if options.get(name) is not None:
             body[name] = options[name]
     return body
+
+
+def _check_types(agent: Any, task: Any, options: Mapping[str, Any]) -> None:
+    """Raise SpecError, which names the option, for a value that would be sent as something else."""
+    for key, value in (("agent", agent), ("task", task)):
+        if not isinstance(value, str):
+            name = getattr(value, "name", None)
+            hint = f": {name!r}" if isinstance(name, str) else ""
+            raise SpecError(f"write a text, not {type(value).__name__}{hint}", key=key)
+    for key in ("files", "images"):
+        if isinstance(options.get(key), str | bytes | os.PathLike):
+            raise SpecError(f"write a list: {key}=[{options[key]!r}]", key=key)
 
 
 def fork_body(at: int, options: ForkOptions) -> dict[str, Any]:
@@ -127,9 +141,16 @@ def _common(options: RunBounds) -> dict[str, Any]:
         after = options["deadline"]
         body["deadline"] = after.total_seconds() if isinstance(after, timedelta) else after
     if "budget" in options:
-        given = options["budget"]
+        given = _mapping("budget", options["budget"], "{'cost': 0.5}")
         bounds = msgspec.structs.asdict(made(Budget, given) if isinstance(given, Mapping) else given)
         body["budget"] = {name: most for name, most in bounds.items() if most is not None}
     if "inputs" in options:
-        body["inputs"] = dict(options["inputs"])
+        body["inputs"] = dict(_mapping("inputs", options["inputs"], "{'name': value}"))
     return body
+
+
+def _mapping(key: str, value: Any, example: str) -> Any:
+    """Return the mapping or struct. Raises SpecError, which shows how one is written."""
+    if not isinstance(value, Mapping | msgspec.Struct):
+        raise SpecError(f"write a mapping such as {example}, not {value!r}", key=key)
+    return value
