@@ -89,6 +89,7 @@ REASONED = {
         "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "closed": True}]
     },
     "Gemini": {"extra_content": {"google": {"thought_signature": "Ej=="}}},
+    "LiteLLM": {"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "Ej=="}]},
 }
 
 
@@ -102,11 +103,12 @@ async def test_what_came_with_a_call_goes_back_with_it(sent: Body, stream: bool)
     assert answered[0].items
 
 
+@pytest.mark.parametrize("field", ["extra_content", "provider_specific_fields"])
 @pytest.mark.parametrize("index", [True, False])
-async def test_the_signatures_of_parallel_calls_stay_with_their_calls(index: bool) -> None:
+async def test_the_signatures_of_parallel_calls_stay_with_their_calls(index: bool, field: str) -> None:
     signature = {"google": {"thought_signature": "Ej=="}}
     calls = [call("weather", f'{{"city": "{city}"}}', n) for n, city in enumerate(("Bern", "Rome"))]
-    calls[0]["extra_content"] = signature
+    calls[0][field] = signature
     if not index:
         for one in calls:
             del one["index"]
@@ -115,7 +117,7 @@ async def test_the_signatures_of_parallel_calls_stay_with_their_calls(index: boo
         await played(server, agent())
         [said] = answers_of(server.asked[1])
         results = [one["tool_call_id"] for one in server.asked[1]["messages"] if one["role"] == "tool"]
-    assert [one.get("extra_content") for one in said["tool_calls"]] == [signature, None]
+    assert [one.get(field) for one in said["tool_calls"]] == [signature, None]
     assert [one["id"] for one in said["tool_calls"]] == results
 
 
@@ -126,6 +128,21 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     for text in ("I ", "look."):
         kept.add({"reasoning": text, "reasoning_content": text})
     assert kept.items([], []) == [{"type": "message", "reasoning_content": "I look."}]
+    kept = KeptParts()
+    for block in (
+        {"type": "thinking", "thinking": "I ", "signature": None},
+        {"type": "thinking", "thinking": "look."},
+        {"type": "thinking", "thinking": "", "signature": "Ej=="},
+        {"type": "redacted_thinking", "data": "Ek=="},
+        {"type": "thinking", "thinking": "Then on."},
+    ):
+        kept.add({"reasoning_content": block.get("thinking", ""), "thinking_blocks": [block]})
+    [message] = kept.items([], [])
+    assert message["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "I look.", "signature": "Ej=="},
+        {"type": "redacted_thinking", "data": "Ek=="},
+        {"type": "thinking", "thinking": "Then on."},
+    ]
     kept = KeptParts()
     for more in ({"text": "I "}, {"text": "look."}, {"signature": "Ej=="}):
         kept.add({"reasoning_details": [{"type": "reasoning.text", "index": 0, **more}]})
@@ -167,6 +184,13 @@ def _takes_no_reasoning(body: Body) -> None:
         raise Refused(400, "property 'messages.2.assistant.reasoning_content' is unsupported")
 
 
+def _forbids_reasoning(body: Body) -> None:
+    if any("reasoning_content" in one for one in answers_of(body)):
+        place = ["body", "messages", 2, "assistant", "reasoning_content"]
+        error = {"type": "extra_forbidden", "loc": place, "msg": "Extra inputs are not permitted"}
+        raise Refused(422, json.dumps({"detail": [error]}))
+
+
 def _needs_signature(body: Body) -> None:
     if not all("extra_content" in one["tool_calls"][0] for one in answers_of(body)):
         raise Refused(400, "Function call is missing a thought_signature in functionCall parts.")
@@ -174,6 +198,7 @@ def _needs_signature(body: Body) -> None:
 
 REFUSALS: dict[str, tuple[Callable[[Body], None], Body, Body]] = {
     "no reasoning": (_takes_no_reasoning, {"reasoning_content": "Hm."}, {"reasoning_back": "never"}),
+    "no more fields": (_forbids_reasoning, {"reasoning_content": "Hm."}, {"reasoning_back": "never"}),
     "reasoning": (_needs_reasoning, {}, {"reasoning_back": "required"}),
     "signature": (_needs_signature, {}, {"reasoning_back": "signed"}),
 }

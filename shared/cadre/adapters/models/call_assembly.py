@@ -67,6 +67,9 @@ _DECODER = json.JSONDecoder(strict=False)
 _SPACES = re.compile(r"[ \t\r\n]*")
 _BLANK = " \t\r\n"
 
+_KEPT = ("extra_content", "provider_specific_fields")
+"""Fields of a call that hold the signature of a thought: Gemini's, and LiteLLM's for Gemini."""
+
 _MOST_VALUES = 64
 """In the place of one: more are no repetition, and cost time."""
 
@@ -80,7 +83,7 @@ class CallPiece(NamedTuple):
     name: str
     arguments: str
     extra: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, never changed
-    """Its `extra_content`, such as the signature of a thought."""
+    """Its fields that go back with it, such as `extra_content` with the signature of a thought."""
 
 
 class AssembledCall(NamedTuple):
@@ -93,7 +96,7 @@ class AssembledCall(NamedTuple):
     id: str = ""
     """The first that came with it."""
     extra: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, never changed
-    """The `extra_content` that came with it."""
+    """The fields that came with it and go back with it."""
 
 
 def read_piece(value: Any) -> CallPiece | None:
@@ -108,7 +111,7 @@ def read_piece(value: Any) -> CallPiece | None:
         id=_id(value.get("id")),
         name=name if isinstance(name, str) else "",
         arguments=arguments if isinstance(arguments, str) else as_json(arguments),
-        extra=extra if isinstance(extra := value.get("extra_content"), dict) else {},
+        extra={name: kept for name in _KEPT if isinstance(kept := value.get(name), dict)},
     )
 
 
@@ -220,7 +223,8 @@ class _Open:
     def add(self, piece: CallPiece, names: Collection[str]) -> None:
         if piece.id and piece.id not in self.ids:
             self.ids.append(piece.id)
-        self.extra |= piece.extra
+        for name, kept in piece.extra.items():
+            self.extra[name] = {**self.extra.get(name, {}), **kept}
         if piece.name:
             self.named.add(piece.id)
             if not self.name or not self.begun:

@@ -3,10 +3,11 @@ signatures of calls. It is kept as it came, put together from the pieces of a st
 
 | what came | the item | what is in it |
 |---|---|---|
-| a field of the message: `reasoning*`, `extra_content` | `message` | the same field |
+| a field of the message: `reasoning*`, `extra_content`, LiteLLM's `thinking_blocks` | `message` | the same field |
 | the content, where its thoughts go back (`reasoning_back: verbatim`) | `message` | `content`, as it came |
 | parts of the content with `type: thinking` | `message` | `thinking`, one such part |
-| `extra_content` of a call, or `reasoning_details`, which name calls | `function_call` each | `id`, `extra_content` |
+| `extra_content` or `provider_specific_fields` of a call | `function_call` each | `id`, the same field |
+| `reasoning_details`, which name calls | `function_call` each | `id` |
 """
 
 from typing import Any
@@ -14,8 +15,8 @@ from typing import Any
 from cadre.adapters.models.call_assembly import AssembledCall
 
 _TEXTS = ("reasoning_content", "reasoning", "reasoning_text")
-_GROWING = ("text", "summary", "data", "signature")
-"""Fields of an entry of `reasoning_details` that come in pieces."""
+_GROWING = ("text", "summary", "data", "signature", "thinking")
+"""Fields of an entry of `reasoning_details` or `thinking_blocks` that come in pieces."""
 
 
 class KeptParts:
@@ -24,6 +25,7 @@ class KeptParts:
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
         self._details: list[dict[str, Any]] = []
+        self._blocks: list[dict[str, Any]] = []
         self._thinking: list[str] = []
         self._thought: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
@@ -36,6 +38,8 @@ class KeptParts:
                 self._texts.setdefault(name, []).append(self._counted(text))
         for entry in _objects(message.get("reasoning_details")):
             self._add_detail(entry)
+        for block in _objects(message.get("thinking_blocks")):
+            self._add_block(block)
         for part in _objects(message.get("content")):
             if part.get("type") == "thinking":
                 self._add_thinking(part)
@@ -50,6 +54,8 @@ class KeptParts:
         for name, text in texts.items():
             if text not in fields.values():
                 fields[name] = text
+        if self._blocks:
+            fields = {"thinking_blocks": self._blocks}
         if self._details:
             fields = {"reasoning_details": self._details}
         if self._thinking or self._thought:
@@ -78,6 +84,18 @@ class KeptParts:
             elif value is not None:
                 last[key] = value
 
+    def _add_block(self, block: dict[str, Any]) -> None:
+        """Take a block of Claude's thoughts, or a piece of one: its signature ends it."""
+        self.characters += sum(len(value) for key in _GROWING if isinstance(value := block.get(key), str))
+        last = self._blocks[-1] if self._blocks else {}
+        goes_on = last.get("type") == block.get("type") == "thinking" and not last.get("signature")
+        if not goes_on:
+            self._blocks.append(dict(block))
+            return
+        for key in ("thinking", "signature"):
+            if isinstance(value := block.get(key), str) and value:
+                last[key] = (last.get(key) or "") + value
+
     def _add_thinking(self, part: dict[str, Any]) -> None:
         said = part.get("thinking")
         texts = [said] if isinstance(said, str) else [one.get("text") for one in _objects(said)]
@@ -90,8 +108,7 @@ class KeptParts:
 
 
 def _item(call: AssembledCall) -> dict[str, Any]:
-    kept = {"id": call.id, "extra_content": call.extra}
-    return {"type": "function_call", **{key: value for key, value in kept.items() if value}}
+    return {"type": "function_call", **({"id": call.id} if call.id else {}), **call.extra}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

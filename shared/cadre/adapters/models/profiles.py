@@ -18,7 +18,7 @@ _TABLE = Path(__file__).parent / "profiles.yaml"
 _NO_REASONING = re.compile(
     r"reasoning(?:_content|_details|_text)?\W.*?"
     r"(?:unsupported|not supported|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra|invalid|cannot)"
-    r"|(?:unsupported|unknown|unrecogni[sz]ed|unexpected|extra|additional)\W+(?:\w+\W+){0,4}reasoning(?:_\w+)?\b",
+    r"|(?:unsupported|unknown|unrecogni[sz]ed|unexpected|extra|additional)\W+(?:\w+\W+){0,10}reasoning(?:_\w+)?\b",
     re.IGNORECASE | re.DOTALL,
 )
 _LACKS_REASONING = re.compile(
