@@ -42,6 +42,11 @@ _NOT_TAKEN = re.compile(
 )
 """Words of an error about a parameter that the endpoint does not take."""
 
+_BOUND = re.compile(
+    r"too (?:large|high|big|small|low)|exceed|at (?:most|least)|(?:less|greater|more) than|between|must be|range",
+    re.IGNORECASE,
+)
+
 _IN_RESPONSES = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
@@ -303,6 +308,11 @@ def complains_of(name: str, refusal: Refusal) -> bool:
     if refusal.status not in (400, 422):
         return False
     return any(_names(one, refusal) for one in (name, _IN_RESPONSES.get(name)) if one)
+
+
+def names_a_bound(refusal: Refusal) -> bool:
+    """Return whether the endpoint refuses the value of a parameter, not the parameter."""
+    return _BOUND.search(refusal.text) is not None
 
 
 def _names(name: str, refusal: Refusal) -> bool:

@@ -23,6 +23,7 @@ from cadre.adapters.models.failure import (
     failed_connection,
     failed_silence,
     failed_status,
+    names_a_bound,
     refused_call,
     shown_url,
 )
@@ -295,19 +296,24 @@ class OpenAIModel:
             return None
         return {key: value for key, value in body.items() if key != "response_format"}
 
+    def _is_limit_set(self) -> bool:
+        return self._spec.max_tokens is not None
+
     def _limited_otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
-        """The request under the other name of its limit of tokens, or without one, where that may be why it was
-        refused; None where it is not, or where the spec wants that limit."""
+        """Return the request under the other name of its limit of tokens, or with a smaller limit or none, where that
+        may be why it was refused; None where it is not. A limit that the spec sets only changes its name."""
         name = next((name for name in TOKEN_LIMITS if name in body), None)
-        if name is None or self._spec.max_tokens is not None:
+        if name is None:
             return None
         rest = {key: value for key, value in body.items() if key != name}
-        if complains_of(name, refusal):
+        if complains_of(name, refusal) and not (self._is_limit_set() and names_a_bound(refusal)):
             other = next(one for one in TOKEN_LIMITS if one != name)
             first = "token_limit" not in self._learned and self._spec.api == "chat"
+            if self._is_limit_set() and (not first or self._spec.token_limit is not None):
+                return None
             self._learn({"token_limit": other if first else None})
             return {**rest, other: body[name]} if first else rest
-        if not refusal.too_long:
+        if self._is_limit_set() or not refusal.too_long:
             return None
         excess = excess_of(refusal.text)
         self._limits.context = excess.context or self._limits.context
