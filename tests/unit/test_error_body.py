@@ -277,6 +277,7 @@ def test_what_passes_is_waited_for(status: int | None, sent: Any, wait: float | 
 FINAL = [
     (500, {"error": {"message": "Unsupported parameter: 'stop' is not supported with this model."}}),
     (501, {"error": {"message": "not implemented"}}),
+    (500, {"error": {"code": 500, "message": "Cannot use tools with stream", "type": "server_error"}}),
     (400, {"error": {"message": "Invalid schema"}}),
     (None, {"error": {"message": "no", "code": "invalid_prompt"}}),
     (

@@ -112,7 +112,8 @@ _INVALID_CALL_WORDS = re.compile(
     re.IGNORECASE,
 )
 _WRONG_REQUEST = re.compile(
-    r"(?:unsupported|unknown|unrecognized) (?:request )?(?:parameter|argument|value)", re.IGNORECASE
+    r"(?:unsupported|unknown|unrecognized) (?:request )?(?:parameter|argument|value)|cannot use tools with stream",
+    re.IGNORECASE,
 )
 """Words for a request that is wrong, whatever the status: some endpoints answer it with 500."""
 
