@@ -68,6 +68,7 @@ class ProgramAddress:
         self._server.should_exit = True
         if self._serving is not None:
             await self._serving
+        self._listener.close()
 
     def add(self, life: Life) -> dict[str, str]:
         """Serve a life; return what its process must have in its environment."""

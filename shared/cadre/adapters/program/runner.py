@@ -234,7 +234,11 @@ class ProgramRunner:
             "arguments": call.inputs.get("arguments") or {},
         }
         assert self.processes is not None
-        await self.processes.begin(life.token, order)
+        try:
+            await self.processes.begin(life.token, order)
+        except BaseException:
+            self._drop(call.run)  # it has no process: the next delivery begins another one
+            raise
         return known
 
     async def _whole(self, reply: CodeReply) -> CodeReply:

@@ -106,7 +106,9 @@ class CadreTools:
         def made(card: dict[str, typing.Any]) -> typing.Any:
             async def invoke(context: typing.Any, arguments: str) -> str:
                 given = json.loads(arguments or "{}")
-                return str(await _awaited(functools.partial(_said, card["name"], given, context.tool_call_id)))
+                return str(
+                    await _awaited(functools.partial(_said, card["name"], given, context.tool_call_id))
+                )
 
             return FunctionTool(
                 name=card["name"],
