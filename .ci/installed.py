@@ -10,7 +10,7 @@ from pathlib import Path
 import cadre
 from cadre.deploy.team_file import read_team
 from cadre.prompting.prompts import Prompts
-from cadre_gateway.routes.console import load_assets
+from cadre_gateway.routes.app import load_assets
 
 HOME = Path(cadre.__file__).parent
 

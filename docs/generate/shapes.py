@@ -15,11 +15,11 @@ from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
 from cadre.views.rows import Line, Row, RowsChanged
-from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer
 from cadre_gateway.requests.body import RulingBody
 from cadre_gateway.routes.openapi import ProblemDocument
+from cadre_gateway.routes.time_travel import ReplayAnswer, VerifyAnswer
 from cadre_gateway.starting.fork import ForkBody
-from cadre_gateway.steering.erase import Gone
+from cadre_gateway.steering.run_end import Gone
 from cadre_gateway.streaming.event_stream import Shown
 from cadre_gateway.transfer.import_run import Arrived
 

@@ -9,7 +9,7 @@ from cadre.adapters.oidc.settings import OidcSettings
 from cadre.settings import AccessSettings
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.index.database.settings import IndexSettings
-from cadre_gateway.requests.body_memory import BodyMemory
+from cadre_gateway.requests.body import BodyMemory
 
 
 @dataclass(frozen=True)

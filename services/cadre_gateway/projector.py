@@ -14,11 +14,10 @@ from cadre.journal.events import RunAccepted
 from cadre.protocol.messages import Erased, Lifecycle
 from cadre.recent import Recent
 from cadre.views.run_summary import summary_of_task
-from cadre_gateway.index.applying import apply_import, apply_read
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_index import RunIndex, apply_import, apply_read
 from cadre_gateway.index.tree_record import EntryStatus
 from cadre_gateway.index.usage_ledger import UsageLedger
-from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention import Janitor
 
 log = logging.getLogger("cadre.gateway")
 

@@ -13,8 +13,7 @@ from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, RunIndexUnavailable
 from cadre.ports import Clock
 from cadre.protocol.messages import Erased, Lifecycle
-from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_index import RunIndex, apply_erasure, apply_import, apply_read
 from cadre_gateway.requests.problems import Problem
 
 log = logging.getLogger("cadre.gateway")

@@ -47,8 +47,7 @@ from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.makers import Makers
-from cadre_gateway.access.oidc.renewal import SessionRenewal
-from cadre_gateway.access.oidc.signing_keys import SigningKeys
+from cadre_gateway.access.oidc_tokens import SessionRenewal, SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
@@ -63,41 +62,34 @@ from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.projector import LedgerFeed, Projector
-from cadre_gateway.reading.contracts import LiveContracts
+from cadre_gateway.reading.directory import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.rebuild import IndexRebuilder
-from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention import Janitor
 from cadre_gateway.rollouts.contracts import RevisionContracts
 from cadre_gateway.rollouts.editor import RolloutEditor
 from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.routes import (
     access,
     app,
-    approvals,
     dead_letters,
     definitions,
     directory,
     files,
     memory,
     runs,
-    statistics,
     steering,
     time_travel,
     tracing,
 )
-from cadre_gateway.routes import statistics as index_routes
-from cadre_gateway.starting.admission import Admission, Capacity, KeyedRuns
+from cadre_gateway.routes import directory as index_routes
+from cadre_gateway.starting.admission import Admission, Capacity, KeyedRuns, StandingBudgets
 from cadre_gateway.starting.fork import Forker
-from cadre_gateway.starting.sessions import Sessions
-from cadre_gateway.starting.standing_budgets import StandingBudgets
-from cadre_gateway.starting.submit import Submitter
+from cadre_gateway.starting.submit import Sessions, Submitter
 from cadre_gateway.starting.workspaces import FileCarrier, Workspaces
-from cadre_gateway.steering.approvals import Approvals
-from cadre_gateway.steering.decide import ApprovalDecisions, HeldCalls
-from cadre_gateway.steering.erase import Eraser
-from cadre_gateway.steering.record_sender import RecordSender
-from cadre_gateway.steering.run_end import RunEnd
-from cadre_gateway.steering.steer import Steering
+from cadre_gateway.steering.approvals import ApprovalDecisions, Approvals, HeldCalls
+from cadre_gateway.steering.run_end import Eraser, RunEnd
+from cadre_gateway.steering.steer import RecordSender, Steering
 from cadre_gateway.streaming.event_stream import EventStreams
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 from cadre_gateway.transfer.export import RunExporter
@@ -212,8 +204,8 @@ def _access(
     sign_in_ways, to_provider = SignInWays(keys="keys" in ways), None
     if "oidc" in ways and oidc is not None:
         # Its packages are an extra: no other gateway needs them.
-        from cadre_gateway.access.oidc.sign_in import ConsoleSignIn
-        from cadre_gateway.access.oidc.tokens import ProviderTokens
+        from cadre_gateway.access.oidc_tokens import ProviderTokens
+        from cadre_gateway.access.sign_in import ConsoleSignIn
 
         provider = OidcProvider(oidc)
         tokens = ProviderTokens(oidc, SigningKeys(provider))
@@ -263,8 +255,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
     routers = [
         runs.router(reach, submitter, lookup, run_end, streams, registry, clock, trace_url),
         directory.router(registry, live, index, lags, partial(_retire, platform)),
-        statistics.router(ledger, clock),
-        approvals.router(Approvals(index, registry, held_calls), decisions),
+        directory.statistics_router(ledger, clock),
+        steering.approvals_router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
         time_travel.router(lookup, raw, Forker(lookup, admission, carrier, clock), blobs),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from cadre_gateway.routes.console import load_assets
+from cadre_gateway.routes.app import load_assets
 
 LIVE_SECONDS = 6
 STREAM = (Path(__file__).parent / "large_run.js").read_text()

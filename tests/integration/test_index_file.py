@@ -10,8 +10,7 @@ import pytest
 
 from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.messages import Erased
-from cadre_gateway.index.database.dialect import DATA_TABLES
-from cadre_gateway.index.database.port import SqlQuery
+from cadre_gateway.index.database.port import DATA_TABLES, SqlQuery
 from cadre_gateway.index.database.settings import IndexSettings, open_database
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex

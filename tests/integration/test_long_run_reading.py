@@ -14,12 +14,11 @@ from cadre.journal import events as ev
 from cadre.ports import Stored
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import TokenUsage
-from cadre_gateway.reading import audit
 from cadre_gateway.reading import lookup as lookup_module
 from cadre_gateway.reading.detail import run_detail
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.routes import tracing
+from cadre_gateway.routes import time_travel, tracing
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run
 from unit.inline_index import new_index
@@ -108,10 +107,10 @@ async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_
 ) -> None:
     run = await world.ended_run()
     lookup = await lookup_of(world)
-    assert (await audit.replay(lookup, run, run_only=False)).entries == 2
-    monkeypatch.setattr(audit, "MAX_REPLAYED_BYTES", 100)
+    assert (await time_travel.replay(lookup, run, run_only=False)).entries == 2
+    monkeypatch.setattr(time_travel, "MAX_REPLAYED_BYTES", 100)
     with pytest.raises(Problem, match="cadre replay --file FILE") as refused:
-        await audit.replay(lookup, run, run_only=False)
+        await time_travel.replay(lookup, run, run_only=False)
     assert refused.value.status == 413
 
 

@@ -23,8 +23,8 @@ from cadre.service.served import ServiceProcess
 from cadre.settings import Settings
 from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.doors.open_doors import rules_with
-from cadre_gateway.requests.body_memory import BodyMemory
-from cadre_gateway.tenants.tenants import Tenants
+from cadre_gateway.requests.body import BodyMemory
+from cadre_gateway.tenants import Tenants
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import GatewayProcess, World, new_run

@@ -17,7 +17,7 @@ from cadre.engine.fold import fold
 from cadre.journal.events import DelegateFinished, ModelAnswered, RunAccepted, ToolAnswered
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import call_id, task_id
-from cadre_gateway.transfer.run_file import VERSION
+from cadre_gateway.transfer.export import VERSION
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, World, new_run
 from integration.remains import left_of

@@ -7,8 +7,15 @@ from uuid import uuid4
 
 from cadre.journal.entry import Entry
 from cadre_gateway.index.database import sqlite
-from cadre_gateway.index.database.dialect import SQLITE
-from cadre_gateway.index.database.port import Database, IndexReplaced, Row, SqlQuery, Statement, emptying
+from cadre_gateway.index.database.port import (
+    SQLITE,
+    Database,
+    IndexReplaced,
+    Row,
+    SqlQuery,
+    Statement,
+    emptying,
+)
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
 

@@ -13,7 +13,7 @@ import pytest
 from cadre.kinds.workflow.edges import all_edges
 from cadre.kinds.workflow.section import WorkflowStep, workflow_of
 from cadre.spec.agent_file import read_agent
-from cadre_gateway.routes.console import load_assets
+from cadre_gateway.routes.app import load_assets
 from harness.patience import patience
 
 ROOT = Path(__file__).parents[2]

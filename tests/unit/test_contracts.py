@@ -18,7 +18,7 @@ VIOLATIONS = {
     ],
     "spans-of-kinds": [("shared/cadre/kinds/plan/kind.py", "import cadre.telemetry.tracing.names")],
     "gateway": [
-        ("services/cadre_gateway/retention/janitor.py", "import cadre_gateway.steering.erase"),
+        ("services/cadre_gateway/retention.py", "import cadre_gateway.steering.run_end"),
         ("services/cadre_gateway/a_room_without_a_place.py", "import cadre_gateway.index"),
     ],
     "memory": [
@@ -57,8 +57,8 @@ VIOLATIONS = {
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "mcp": [("shared/cadre/adapters/tool_entries.py", "import mcp")],
     "doors": [
-        ("services/cadre_gateway/doors/mcp/outcome.py", "import cadre_gateway.doors.openai.turn_request"),
-        ("services/cadre_gateway/doors/openai/turn_request.py", "import cadre_gateway.doors.mcp.outcome"),
+        ("services/cadre_gateway/doors/mcp/tools.py", "import cadre_gateway.doors.openai.turn_request"),
+        ("services/cadre_gateway/doors/openai/turn_request.py", "import cadre_gateway.doors.mcp.tools"),
         ("services/cadre_gateway/doors/a2a/card.py", "import cadre_gateway.doors.agui.events"),
         ("services/cadre_gateway/doors/synadia/door.py", "import cadre_gateway.doors.a2a.card"),
     ],

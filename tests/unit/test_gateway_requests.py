@@ -20,8 +20,8 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
-from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyKey, idempotency_key
+from cadre_gateway.requests.parameters import MAX_WAIT_SECONDS, resume_position, wait_seconds
 from cadre_gateway.requests.problems import Problem, answer_deadline, note_progress
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.starting.admission import new_run_id

@@ -23,7 +23,7 @@ from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
-from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.retention import Janitor
 from unit.inline_index import erased_at, new_index, take
 
 DAY = 86400.0

@@ -16,10 +16,16 @@ import pytest
 from cadre.adapters.oidc.provider import OidcProvider
 from cadre.adapters.oidc.settings import OidcSettings
 from cadre.errors import ProviderUnavailable, SettingError
-from cadre_gateway.access.oidc.renewal import seal, unseal
-from cadre_gateway.access.oidc.sign_in import own_path
-from cadre_gateway.access.oidc.signing_keys import MAX_AGE_SECONDS, MISS_SECONDS, STALE_SECONDS, SigningKeys
-from cadre_gateway.access.oidc.tokens import ProviderTokens
+from cadre_gateway.access.oidc_tokens import (
+    MAX_AGE_SECONDS,
+    MISS_SECONDS,
+    STALE_SECONDS,
+    ProviderTokens,
+    SigningKeys,
+    seal,
+    unseal,
+)
+from cadre_gateway.access.sign_in import own_path
 from cadre_gateway.requests.problems import Problem
 from harness.oidc_provider import CLIENT_ID, OidcProviderServer, SigningKey
 

@@ -8,7 +8,7 @@ from cadre.api.runs import PendingCall
 from cadre.journal import events as ev
 from cadre.protocol.topology import call_id
 from cadre.views.held_calls import MAX_ARGUMENTS_BYTES
-from cadre_gateway.index.call_list import CallFilter, listed_calls
+from cadre_gateway.index.lists import CallFilter, listed_calls
 from cadre_gateway.index.run_filter import Cursor, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from unit.inline_index import InlineDatabase, index_of, new_index, take

@@ -14,10 +14,9 @@ from cadre.protocol.rollout import SLOTS, Rollout, Share, slot_of, slot_receiver
 from cadre.protocol.topology import Topology
 from cadre.runtime.revision_queue import Elsewhere, RevisionQueue
 from cadre.service.revision import live_revisions, objects_of
-from cadre_gateway.rollouts.changes import RefusedChange, changed
+from cadre_gateway.rollouts.changes import RefusedChange, changed, warnings_of
 from cadre_gateway.rollouts.editor import lag_beside
 from cadre_gateway.rollouts.keeper import QUIET_SECONDS, settled
-from cadre_gateway.rollouts.warnings import warnings_of
 
 A, B, C = "aaaa00000000", "bbbb00000000", "cccc00000000"
 LATE = QUIET_SECONDS + 1

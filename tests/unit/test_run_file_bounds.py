@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre_gateway.transfer import run_file
+from cadre_gateway.transfer import export
+from cadre_gateway.transfer.export import PART_BYTES, BadRunFile, BlobPart, Header, encode_line
 from cadre_gateway.transfer.import_run import check
-from cadre_gateway.transfer.run_file import PART_BYTES, BadRunFile, BlobPart, Header, encode_line
 
 MEBIBYTE = 1024 * 1024
 
@@ -52,7 +52,7 @@ def test_a_blob_over_the_limit_is_refused_before_it_is_whole(tmp_path: Path) -> 
 
 
 def test_a_file_that_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_file, "_FREELY_UNPACKED_BYTES", MEBIBYTE)
+    monkeypatch.setattr(export, "_FREELY_UNPACKED_BYTES", MEBIBYTE)
     missing = b'{"line":"missing","ref":"blob:' + b"a" * 10_000 + b'"}\n'
     assert refused(written(tmp_path, [missing] * 2_000), "more than 100 times its size") < 8 * MEBIBYTE
 

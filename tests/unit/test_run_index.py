@@ -18,11 +18,10 @@ from cadre.journal.entry import Entry
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Erased, ErrorInfo, Origin
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.applying import apply_erasure, apply_read
 from cadre_gateway.index.database.port import Database
 from cadre_gateway.index.database.postgres import PostgresDatabase
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_index import RunIndex, apply_erasure, apply_read
 from harness.postgres_server import PostgresServer
 from unit.index_worlds import rows_of
 from unit.inline_index import InlineDatabase, index_of, new_index, take

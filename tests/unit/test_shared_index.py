@@ -13,10 +13,9 @@ import pytest
 from cadre.adapters.nats.reading.tail import Read
 from cadre.journal.entry import Entry
 from cadre.ports import Stored
-from cadre_gateway.index.applying import apply_read
-from cadre_gateway.index.database.dialect import POSTGRES
-from cadre_gateway.index.database.port import SqlQuery, Statement
+from cadre_gateway.index.database.port import POSTGRES, SqlQuery, Statement
 from cadre_gateway.index.database.postgres import Connection, PostgresDatabase
+from cadre_gateway.index.run_index import apply_read
 from harness.postgres_server import PostgresServer
 from unit.index_worlds import Gateway, Trouble, check_same, folded, messages, play, rows_of
 from unit.inline_index import InlineDatabase, new_file

@@ -15,7 +15,7 @@ from cadre.api.access import AuditView
 from cadre.ports import Clock
 from cadre.protocol.access import AuditEntry
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.parameters import utf8
 
 ACTIONS = {
     "POST /v1/approvals/{call}": "approval.decide",

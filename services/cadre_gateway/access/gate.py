@@ -22,7 +22,7 @@ from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.access.rules import RouteRule, RouteRules
-from cadre_gateway.requests.headers import is_own_page
+from cadre_gateway.requests.parameters import is_own_page
 from cadre_gateway.requests.problems import (
     Problem,
     as_problem,
@@ -31,7 +31,7 @@ from cadre_gateway.requests.problems import (
 )
 
 if TYPE_CHECKING:
-    from cadre_gateway.access.oidc.tokens import ProviderTokens
+    from cadre_gateway.access.oidc_tokens import ProviderTokens
 
 
 COOKIE = "cadre_session"

@@ -10,7 +10,7 @@ from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.principal import ANYBODY, OF_PROVIDER, Principal, caller_of_rights
 
 if TYPE_CHECKING:
-    from cadre_gateway.access.oidc.tokens import ProviderTokens
+    from cadre_gateway.access.oidc_tokens import ProviderTokens
 
 MakerLoss = Literal["maker-unknown", "maker-revoked", "maker-expired", "maker-forbidden"]
 """Why the runs of a maker do not start any more."""

@@ -23,7 +23,7 @@ from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
 from cadre_gateway.automation.scheduler import Scheduler
 from cadre_gateway.automation.trigger_intake import TriggerIntake
-from cadre_gateway.starting.standing_budgets import StandingBudgets
+from cadre_gateway.starting.admission import StandingBudgets
 
 
 @dataclass(eq=False)

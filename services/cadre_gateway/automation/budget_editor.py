@@ -14,7 +14,7 @@ from cadre.errors import Fenced, RetryableError, UnreadableMessage
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.notices import Notices
 from cadre_gateway.automation.resource import Resource
-from cadre_gateway.starting.standing_budgets import BudgetMeter, StandingBudgets
+from cadre_gateway.starting.admission import BudgetMeter, StandingBudgets
 
 log = logging.getLogger("cadre.budgets")
 

@@ -1,4 +1,4 @@
-"""Follows the answer to a turn: what the team does, until the run pauses or ends."""
+"""Follow the answer to a turn until the run pauses or ends, and its text while the model writes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cadre.ports import Stored
-from cadre.protocol.deltas import Delta
+from cadre.protocol.deltas import OF_ANSWER, Delta
 from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.lookup import RunLookup
@@ -125,3 +125,44 @@ def check_success(progress: Progress) -> None:
     why = f"{end.error.type}: {end.error.message}" if end.error is not None else end.state
     code = "run-cancelled" if end.state == "cancelled" else "run-failed"
     raise Problem(500, code, f"run {progress.run} ended without an answer: {why}")
+
+
+class LiveText:
+    """What a caller was told of an answer. Pieces come of several attempts at it, may be missed and are stored nowhere;
+    what was told cannot be taken back."""
+
+    def __init__(self, place: Place) -> None:
+        self._run = place.run
+        self.told = ""
+        self._attempt = (0, 0)
+        """Step and attempt of the latest call of the model that has written of an answer."""
+        self._text, self._pieces, self._is_whole = "", 0, True
+        """Of that attempt; it is whole until a piece was missed."""
+
+    def take(self, delta: Delta) -> None:
+        """Takes a piece in, whatever it is of."""
+        attempt = (delta.step, delta.attempt)
+        if delta.run != self._run or delta.purpose != OF_ANSWER or attempt < self._attempt:
+            return
+        if attempt > self._attempt:
+            self._attempt = attempt
+            self._text, self._pieces, self._is_whole = "", 0, True
+        if delta.seq > self._pieces:
+            self._is_whole = self._is_whole and delta.seq == self._pieces + 1
+            self._pieces = delta.seq
+            self._text += delta.text
+
+    def more(self, limit: int | None = None) -> str:
+        """What there is to be told more, up to so many characters in all: of an attempt only once it has caught up
+        with what was told of the one before, word for word."""
+        return self._more(self._text[:limit]) if self._is_whole else ""
+
+    def rest(self, answer: str) -> str | None:
+        """What is left to be told of the answer; None if what was told is no beginning of it."""
+        return self._more(answer) if answer.startswith(self.told) else None
+
+    def _more(self, text: str) -> str:
+        if not text.startswith(self.told):
+            return ""
+        more, self.told = text[len(self.told) :], text
+        return more

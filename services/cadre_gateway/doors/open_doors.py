@@ -18,8 +18,8 @@ from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.access.audit import ACTIONS
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.rules import RULES, RouteRule, RouteRules
+from cadre_gateway.doors.answers import count_from_zero
 from cadre_gateway.doors.declaration import GROUP, Door
-from cadre_gateway.doors.door_meter import count_from_zero
 from cadre_gateway.doors.sender import RunService
 
 _DESCRIPTIONS = "/.well-known/"

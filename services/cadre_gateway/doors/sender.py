@@ -17,16 +17,15 @@ from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.doors.progress import Place
-from cadre_gateway.reading.contracts import LiveContracts
+from cadre_gateway.reading.directory import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import Submission, checked_submission
-from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.parameters import utf8
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.starting.submit import Submitter
-from cadre_gateway.steering.decide import ApprovalDecisions
-from cadre_gateway.steering.erase import Eraser
-from cadre_gateway.steering.run_end import RunEnd
+from cadre_gateway.steering.approvals import ApprovalDecisions
+from cadre_gateway.steering.run_end import Eraser, RunEnd
 from cadre_gateway.steering.steer import Steering
 from cadre_gateway.streaming.event_stream import WatchDeltas
 from cadre_gateway.streaming.live_feeds import LiveFeeds

@@ -9,8 +9,7 @@ import msgspec
 
 from cadre.api.runs import RunOrder
 from cadre.protocol.codes import codes_of
-from cadre_gateway.index.database.dialect import Dialect
-from cadre_gateway.index.database.port import SqlQuery, Value
+from cadre_gateway.index.database.port import Dialect, SqlQuery, Value
 
 # When a run was asked for stays: one that begins between two pages would move, and be on neither.
 _COLUMNS: dict[RunOrder, str] = {"started": "asked_at", "ended": "ended_at", "cost": "cost"}

@@ -9,7 +9,7 @@ from cadre.engine.toolset import offered_cards
 from cadre.protocol.cards import Presence
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TeamReach
-from cadre_gateway.reading.contracts import LiveContracts
+from cadre_gateway.reading.directory import LiveContracts
 
 
 class RevisionContracts:

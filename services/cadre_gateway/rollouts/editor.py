@@ -9,14 +9,13 @@ from cadre.errors import Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout
 from cadre.service.revision import live_revisions, schemas_of
-from cadre_gateway.index.figures import known_open_runs_of
+from cadre_gateway.index.lists import known_open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.rollouts.changes import RefusedChange, changed
+from cadre_gateway.rollouts.changes import RefusedChange, changed, warnings_of
 from cadre_gateway.rollouts.contracts import RevisionContracts, contract_lines
 from cadre_gateway.rollouts.keeper import RolloutKeeper, renewed
-from cadre_gateway.rollouts.warnings import warnings_of
 
 
 class RolloutEditor:

@@ -16,7 +16,7 @@ from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout, Share
 from cadre.service.revision import objects_of
-from cadre_gateway.index.figures import known_open_runs_of
+from cadre_gateway.index.lists import known_open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 
 log = logging.getLogger("cadre.gateway")

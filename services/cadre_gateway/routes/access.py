@@ -15,14 +15,13 @@ from cadre_gateway.access.audit import AuditFilter, note
 from cadre_gateway.access.gate import COOKIE, Access, cookie_of
 from cadre_gateway.access.principal import ANYBODY, Principal, caller_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.headers import MAX_SEQ
-from cadre_gateway.requests.parameters import Moment, bounds, page_of
+from cadre_gateway.requests.parameters import MAX_SEQ, Moment, bounds, page_of
 from cadre_gateway.requests.problems import Problem, answer_deadline, as_problem, unauthorized
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.routes.openapi import json_answer
 
 if TYPE_CHECKING:
-    from cadre_gateway.access.oidc.sign_in import ConsoleSignIn
+    from cadre_gateway.access.sign_in import ConsoleSignIn
 
 LOGIN = "/auth/login"
 
@@ -161,7 +160,7 @@ def sign_in_router(ways: SignInWays) -> APIRouter:
 
 def provider_router(sign_in: ConsoleSignIn, access: Access) -> APIRouter:
     """The way to the provider and back: for browsers alone, so the API's description does not have it."""
-    from cadre_gateway.access.oidc.sign_in import CALLBACK, FLOW_SECONDS, Callback, as_page
+    from cadre_gateway.access.sign_in import CALLBACK, FLOW_SECONDS, Callback, as_page
 
     routes = APIRouter(include_in_schema=False)
 

@@ -19,7 +19,7 @@ from cadre_gateway.requests import body
 from cadre_gateway.requests.idempotency import IdempotencyHeader, checked_key
 from cadre_gateway.requests.problems import answer_deadline, invalid
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import json_answer, run_headers
+from cadre_gateway.routes.openapi import json_answer, run_headers
 
 State = TypeVar("State", bound=msgspec.Struct)
 View = TypeVar("View", bound=msgspec.Struct)

@@ -17,7 +17,7 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.routes.openapi import json_answer
 from cadre_gateway.starting.workspaces import Workspaces, workspace_problems
 
 _DOWNLOAD = openapi.streams("The bytes, as a download", "application/octet-stream")

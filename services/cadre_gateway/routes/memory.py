@@ -30,7 +30,7 @@ from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.requests import body
 from cadre_gateway.requests.parameters import Moment, bounds
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.routes.openapi import json_answer
 
 
 def _selection(  # noqa: PLR0913 - query parameters

@@ -1,19 +1,22 @@
 """Schemas of bodies and answers for /openapi.json, taken from the structs that are read and written."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
 from msgspec import UNSET, UnsetType
 
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
-from cadre.api.runs import Approval, RunSummary, State
+from cadre.api.runs import Accepted, Approval, RunSummary, State
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
 from cadre.views.rows import RowsChanged
+from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.streaming.event_stream import Shown
 
 _REF = "#/components/schemas/{name}"
@@ -168,3 +171,26 @@ _PROBLEM = {
     "description": "Problem",
     "content": {"application/problem+json": {"schema": _ref(ProblemDocument)}},
 }
+
+
+_RUNS = "/v1/runs"
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """`value` as JSON; structs as they are declared."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def accepted(run: RunSummary, later_files: Sequence[str] = ()) -> Response:
+    """The 202 answer to a request that started a run."""
+    here = f"{_RUNS}/{run.id}"
+    links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
+    body = Accepted(run.id, run.agent, run.state, links, list(later_files))
+    answer = json_answer(body, 202)
+    answer.headers.update(run_headers(run.id))
+    return answer
+
+
+def run_headers(run: str) -> dict[str, str]:
+    """Headers that say where the run is, and its trace."""
+    return {"Location": f"{_RUNS}/{run}", **trace_headers(run)}

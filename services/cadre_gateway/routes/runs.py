@@ -16,17 +16,15 @@ from cadre_gateway.index.run_filter import RunFilter, TreeReach
 from cadre_gateway.reading.detail import DetailPage, LiveNames, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
-from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key, owned_key
-from cadre_gateway.requests.parameters import Moment, bounds
+from cadre_gateway.requests.parameters import MAX_SEQ, Moment, bounds, resume_position, wait_seconds
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import accepted, json_answer, run_headers
+from cadre_gateway.routes.openapi import accepted, json_answer, run_headers
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.run_end import RunEnd
-from cadre_gateway.streaming.event_stream import EventStream, EventStreams, ShownEntry
-from cadre_gateway.streaming.row_stream import RowStreams
+from cadre_gateway.streaming.event_stream import EventStream, EventStreams, RowStreams, ShownEntry
 
 _SUBMIT = openapi.operation(
     body.Submission,

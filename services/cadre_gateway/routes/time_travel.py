@@ -1,27 +1,42 @@
-"""The HTTP routes that go back in a run's journal: what its model read, its decisions made anew, a new run from one of
-its steps."""
+"""Serve the HTTP routes that go back in a run's journal: the journal checked and decided again, what its model read
+rendered again, a new run from a step."""
 
+import asyncio
+from collections.abc import Iterable
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from cadre.adapters.models.request_body import as_seen, chat_body, limits_of, sent_body
 from cadre.adapters.nats.reading.archive import NatsArchive
-from cadre.api.runs import Accepted, SentRequest
-from cadre.ports import Blobs
+from cadre.api.runs import Accepted, ModelCallPlace, SentRequest
+from cadre.delivery.hash_chain import Broken, ChainCheck
+from cadre.engine.model_choice import model_at
+from cadre.engine.model_request import ModelRequest
+from cadre.errors import BlobMissing, PromptError, TooLarge
+from cadre.journal.entry import Entry
+from cadre.journal.events import ModelAnswered, ModelCalled, RunAccepted
+from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
+from cadre.ports import Blobs, Stored
+from cadre.prompting.prompts import Prompts
+from cadre.protocol.messages import SCHEMA_VERSION
+from cadre.protocol.topology import is_within
+from cadre.runtime.pinned_prompts import read_prompts
+from cadre.spec.model import ModelSpec
+from cadre.telemetry.tracing.projection import ModelInput
 from cadre_gateway.access.audit import note
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer, replay, verify
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.reading.sent_request import sent_request
 from cadre_gateway.requests import body
-from cadre_gateway.requests.headers import MAX_SEQ
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.requests.parameters import MAX_SEQ
+from cadre_gateway.requests.problems import Problem, answer_deadline, note_progress
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import accepted, json_answer
+from cadre_gateway.routes.openapi import accepted, json_answer
 from cadre_gateway.starting.fork import ContinueBody, ForkBody, Forker
-from cadre_gateway.steering.erase import Eraser, Gone
+from cadre_gateway.steering.run_end import Eraser, Gone
 from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import Arrived, RunImporter
 
@@ -141,3 +156,198 @@ def archive_router(eraser: Eraser, exporter: RunExporter, importer: RunImporter)
         return answer
 
     return routes
+
+
+_MAX_LISTED = 500
+
+MAX_REPLAYED_BYTES = 64 * 1024 * 1024
+"""Bytes of journals that a gateway decides anew: all of them are in its memory then."""
+
+
+class VerifyAnswer(msgspec.Struct, kw_only=True):
+    """The outcome of a verification; without broken links nothing of the journals was changed, lost or moved."""
+
+    id: str
+    runs: int
+    entries: int
+    broken: list[Broken]
+
+
+async def verify(lookup: RunLookup, archive: NatsArchive, run: str, run_only: bool) -> VerifyAnswer:
+    """Checks the journals of the run and of all runs below it, or of the run alone. Raises a 404 problem,
+    BusUnavailable."""
+    async with answer_deadline():
+        tree = (await lookup.find(run)).tree
+    check = ChainCheck()
+    async for one in archive.entries(tree):
+        await asyncio.to_thread(check.take, one.data, lambda name: _covers(name, run, run_only))
+    if not run_only:
+        check.check_members()
+    return VerifyAnswer(id=run, runs=check.runs, entries=check.entries, broken=check.broken)
+
+
+class ReplayAnswer(msgspec.Struct, kw_only=True):
+    """The outcome of a replay; without divergences this version of Cadre continues the runs as they began."""
+
+    id: str
+    schema: int
+    """The version that this gateway writes."""
+    runs: int
+    entries: int
+    decided: int
+    """Entries whose decision was made anew."""
+    divergences: list[Divergence]
+    """The first 500."""
+    undecided: list[Undecided]
+    """Entries that do not tell what had arrived; the first 500."""
+    omitted: int
+    """Divergences that are not listed."""
+
+
+async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
+    """Decides the run and all runs below it anew, or the run alone. Raises a 404 problem, a 413 problem for journals
+    of more than MAX_REPLAYED_BYTES, a 503 problem, BusUnavailable."""
+    async with answer_deadline():
+        tree = (await lookup.find(run)).tree
+    entries: list[tuple[str, Journaled]] = []
+    try:
+        async with lookup.pages_of_tree(tree, MAX_REPLAYED_BYTES) as pages:
+            async for page in pages:
+                entries += [(one.entry.run, Journaled(one.seq, one.entry)) for one in page]
+            found = await asyncio.to_thread(redecide, _journals(entries, run, run_only))
+    except TooLarge as error:
+        advice = f"`cadre runs export {tree} -o FILE` and `cadre replay --file FILE` do it on your machine"
+        raise Problem(413, "too-large", f"{error}: {advice}") from error
+    return ReplayAnswer(
+        id=run,
+        schema=SCHEMA_VERSION,
+        runs=found.runs,
+        entries=found.entries,
+        decided=found.decided,
+        divergences=found.divergences[:_MAX_LISTED],
+        undecided=found.undecided[:_MAX_LISTED],
+        omitted=max(0, len(found.divergences) - _MAX_LISTED),
+    )
+
+
+def _journals(entries: list[tuple[str, Journaled]], run: str, run_only: bool) -> list[list[Journaled]]:
+    """The entries by run: those of the run and of all runs below it, or of the run alone."""
+    journals: dict[str, list[Journaled]] = {}
+    for name, entry in entries:
+        if _covers(name, run, run_only):
+            journals.setdefault(name, []).append(entry)
+    return list(journals.values())
+
+
+def _covers(name: str, run: str, run_only: bool) -> bool:
+    return name == run or (not run_only and is_within(name, run))
+
+
+async def sent_request(
+    lookup: RunLookup, blobs: Blobs, run: str, step: int, purpose: str | None, attempt: int | None
+) -> SentRequest:
+    """The model call of the step with that purpose and attempt, the last one of those that fit.
+
+    Raises 404 problems: no such run, no such call, prompts that are gone. Raises BusUnavailable.
+    """
+    tree = (await lookup.find(run)).tree
+    search: _Search | None = None
+    async for page in lookup.history.lean_pages(tree, run=run):
+        note_progress()
+        if search is None:
+            search = _Search(ModelInput(tree, run, await _prompts_of(page, blobs)), step, purpose, attempt)
+        if await asyncio.to_thread(search.take, page):
+            break
+    if search is None or search.found is None:
+        wanted = " ".join(str(one) for one in (purpose, attempt) if one is not None)
+        raise Problem(
+            404,
+            "unknown-model-call",
+            f"run {run} has asked its model nothing{wanted and f' for {wanted}'} in step {step}:"
+            " GET /v1/runs/{run}/events tells its model calls (model.called)",
+        )
+    return search.answer(run)
+
+
+async def _prompts_of(page: Iterable[Stored], blobs: Blobs) -> Prompts | None:
+    """Those that the run keeps; None for one that keeps none."""
+    events = (event for one in page for event in one.entry.events)
+    ref = next((event.prompts for event in events if isinstance(event, RunAccepted)), "")
+    try:
+        return await read_prompts(ref, blobs) if ref else None
+    except (BlobMissing, PromptError) as error:
+        raise _unrenderable(str(error)) from error
+
+
+def _unrenderable(why: str) -> Problem:
+    return Problem(404, "prompts-gone", f"what the model read cannot be rendered any more: {why}")
+
+
+class _Search:
+    """Follows a journal until the step is over; keeps the last call that fits, as it began."""
+
+    def __init__(self, past: ModelInput, step: int, purpose: str | None, attempt: int | None) -> None:
+        self._past = past
+        self._step, self._purpose, self._attempt = step, purpose, attempt
+        self._calls: list[ModelCallPlace] = []
+        self._context: int | None = None
+        self._model = self._endpoint = ""
+        self.found: tuple[ModelCalled, float, ModelRequest, ModelSpec] | None = None
+
+    def take(self, page: Iterable[Stored]) -> bool:
+        """Whether nothing further of the step can come."""
+        return any(self._take(one.entry) for one in page)
+
+    def _take(self, entry: Entry) -> bool:
+        self._past.enter(entry)
+        called: ModelCalled | None = None
+        for event in entry.events:
+            self._past.apply(event, entry)
+            match event:
+                case ModelAnswered():
+                    # An endpoint tells with its answers what it is called and how much it takes.
+                    self._model = event.model or self._model
+                    self._context = event.context or self._context
+                    self._endpoint = event.endpoint or self._endpoint
+                case ModelCalled():
+                    called = event
+                case _:
+                    pass
+        if called is not None and called.step <= self._step:
+            self._note(called, entry.at)
+        return called is not None and called.step > self._step
+
+    def _note(self, called: ModelCalled, at: float) -> None:
+        # Rendered call by call, as the agent does.
+        request = self._past.request(called.purpose)
+        if called.step != self._step:
+            return
+        place = ModelCallPlace(called.purpose, called.attempt)
+        self._calls.append(place)
+        if self._purpose not in (None, place.purpose) or self._attempt not in (None, place.attempt):
+            return
+        run = self._past.run
+        if request is None or run is None or run.spec is None:
+            raise _unrenderable("the journal does not say with which prompts the run began")
+        self.found = (called, at, request, model_at(run.spec.model, called.fallback))
+
+    def answer(self, run: str) -> SentRequest:
+        """The request as it was posted."""
+        assert self.found is not None
+        called, at, request, spec = self.found
+        name = spec.name or called.model or self._model
+        learned = request.learned.get(self._endpoint)
+        limits = limits_of(spec, spec.url, name, learned, self._context)
+        # The endpoint of an agent whose file names none is known to the journal alone.
+        limits.id = limits.id if spec.url else self._endpoint
+        body = chat_body(spec, as_seen(request, spec), name, limits)
+        return SentRequest(
+            id=run,
+            step=called.step,
+            purpose=called.purpose,
+            attempt=called.attempt,
+            at=at,
+            api=spec.api,
+            body=sent_body(spec, body),
+            calls=self._calls,
+        )

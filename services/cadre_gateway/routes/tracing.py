@@ -20,10 +20,10 @@ from cadre.telemetry.tracing.page import page
 from cadre.telemetry.tracing.spans import SpanRecord, link_to
 from cadre.telemetry.tracing.tree_trace import TreeTrace, in_order
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.headers import MAX_SEQ
+from cadre_gateway.requests.parameters import MAX_SEQ
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
-from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.routes.openapi import json_answer
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
 _READING = ("GET", "HEAD", "OPTIONS")

@@ -17,9 +17,8 @@ from cadre.protocol.deltas import Delta
 from cadre.protocol.topology import is_within, tree_of
 from cadre.views.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.live_feeds import Feed, LiveFeeds
 
 log = logging.getLogger("cadre.gateway")
 

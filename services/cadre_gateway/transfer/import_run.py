@@ -36,8 +36,8 @@ from cadre.views.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.starting.admission import Capacity
-from cadre_gateway.transfer import run_file
-from cadre_gateway.transfer.run_file import (
+from cadre_gateway.transfer import export
+from cadre_gateway.transfer.export import (
     MAX_BLOB_BYTES,
     BadRunFile,
     BlobPart,
@@ -340,7 +340,7 @@ class RunImporter:
         await self.capacity.admit(tree)
         await self._lift_erasure(tree)
         writer = RunWriter(self.archive, self.files, self.blobs, tree, present)
-        lines = run_file.read(file)
+        lines = export.read(file)
         while some := await asyncio.to_thread(_take, lines):
             for line in some:
                 await writer.take(line)
@@ -351,7 +351,7 @@ class RunImporter:
         found: StoredHere = {}
         async for seq, data in self.archive.entries(tree):
             head = msgspec.json.decode(data, type=EntryHead)
-            found[head.run, head.n] = (seq, run_file.content_digest(data))
+            found[head.run, head.n] = (seq, export.content_digest(data))
         return found
 
     async def _check_free(self, file: Path, manifest: Manifest, present: StoredHere) -> None:
@@ -421,7 +421,7 @@ def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[Header | Line]:
     size = 0
     for _, line in islice(lines, _LINES_AT_ONCE):
         taken.append(line)
-        size += run_file.content_bytes(line)
+        size += export.content_bytes(line)
         if size >= _BYTES_AT_ONCE:
             break
     return taken
@@ -430,10 +430,10 @@ def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[Header | Line]:
 def _count_common(file: Path, present: StoredHere) -> int:
     """Return how many of the entries here are also in the file."""
     same = 0
-    for _, line in run_file.read(file):
+    for _, line in export.read(file):
         if isinstance(line, EntryLine):
             data = bytes(line.entry)
             head = msgspec.json.decode(data, type=EntryHead)
             found = present.get((head.run, head.n))
-            same += found is not None and found[1] == run_file.content_digest(data)
+            same += found is not None and found[1] == export.content_digest(data)
     return same

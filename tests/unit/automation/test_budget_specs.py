@@ -10,7 +10,7 @@ from cadre.automation.automation_file import automation_of
 from cadre.automation.standing_budget import BudgetSpec, BudgetUse, TimeWindow, budget_happenings
 from cadre.errors import SpecError
 from cadre_gateway.index.usage_ledger import LedgerKey
-from cadre_gateway.starting.standing_budgets import BudgetMeter
+from cadre_gateway.starting.admission import BudgetMeter
 
 
 def budget(**keys: Any) -> BudgetSpec:

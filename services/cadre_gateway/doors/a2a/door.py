@@ -6,17 +6,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.doors.a2a import http_json, json_rpc
+from cadre_gateway.doors.a2a import bindings
 from cadre_gateway.doors.a2a.card import KEYS, card_of_agent, for_older_clients, signer_of
 from cadre_gateway.doors.a2a.messages import Messages
 from cadre_gateway.doors.a2a.methods import AgentTasks, TaskWatch
-from cadre_gateway.doors.answer_json import json_answer
+from cadre_gateway.doors.answers import json_answer
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.problems import Problem
 
-CARD = f"{json_rpc.AGENT}/.well-known/agent-card.json"
+CARD = f"{bindings.AGENT}/.well-known/agent-card.json"
 
 
 def router(runs: RunService) -> APIRouter:
@@ -43,6 +43,6 @@ def router(runs: RunService) -> APIRouter:
     async def get_keys() -> Response:
         return json_answer(signer.keys if signer is not None else {"keys": []})
 
-    json_rpc.add_routes(routes, tasks)
-    http_json.add_routes(routes, tasks)
+    bindings.add_json_rpc_routes(routes, tasks)
+    bindings.add_http_json_routes(routes, tasks)
     return routes

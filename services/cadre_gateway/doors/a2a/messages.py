@@ -10,10 +10,9 @@ import msgspec
 from cadre.protocol.messages import CallerTerms, Task
 from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.doors.a2a.request import SentMessage, content_of
-from cadre_gateway.doors.a2a.task_object import CONTEXT, context_of
+from cadre_gateway.doors.a2a.objects import CONTEXT, SentMessage, content_of, context_of
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.messages import MessageContent
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said, word_in
 from cadre_gateway.doors.sender import DoorSender, RunService, begin_run, known_run, short_hash

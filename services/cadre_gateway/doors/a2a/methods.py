@@ -1,4 +1,5 @@
-"""Answer A2A's methods on an agent's tasks: send, stream, list, cancel, and watch with push notifications."""
+"""Answer A2A's methods on an agent's tasks, whichever binding they come by: send, stream, list, cancel, and watch
+with push notifications."""
 
 from __future__ import annotations
 
@@ -9,27 +10,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from fastapi import Request
 
 from cadre.automation.push import PushTarget
 from cadre.errors import SpecError
 from cadre.protocol.messages import Task
+from cadre.versions import same_minor
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.pushes import PushNotifications
+from cadre_gateway.doors.a2a.card import VERSIONS
 from cadre_gateway.doors.a2a.messages import Messages, task_of
-from cadre_gateway.doors.a2a.request import (
+from cadre_gateway.doors.a2a.objects import (
+    STATE_FILTERS,
+    STATES,
+    WORKING,
+    Json,
     ListParams,
     PushConfig,
     PushParams,
     PushTask,
     SendParams,
     TaskParams,
-)
-from cadre_gateway.doors.a2a.task_object import (
-    STATE_FILTERS,
-    STATES,
-    WORKING,
-    Json,
     artifact_of,
     brief_task,
     context_of,
@@ -39,7 +41,7 @@ from cadre_gateway.doors.a2a.task_object import (
 )
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place, Progress
-from cadre_gateway.doors.sender import DoorSender, RunService
+from cadre_gateway.doors.sender import DoorSender, RunService, sender_of
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests.problems import Problem, invalid
 
@@ -242,3 +244,69 @@ class AgentTasks:
                     }
                 }
         yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
+
+
+_PARAMS: dict[str, type[msgspec.Struct]] = {
+    "SendMessage": SendParams,
+    "SendStreamingMessage": SendParams,
+    "GetTask": TaskParams,
+    "CancelTask": TaskParams,
+    "SubscribeToTask": TaskParams,
+    "ListTasks": ListParams,
+    "CreateTaskPushNotificationConfig": PushConfig,
+    "GetTaskPushNotificationConfig": PushParams,
+    "ListTaskPushNotificationConfigs": PushTask,
+    "DeleteTaskPushNotificationConfig": PushParams,
+}
+_REFUSED = {
+    "GetExtendedAgentCard": ("no-extended-card", "there is one card for everybody"),
+}
+
+
+def check_version(request: Request) -> None:
+    """Raises a problem for a version of the protocol that is not spoken here."""
+    version = request.headers.get("a2a-version") or VERSIONS[0]
+    if not any(same_minor(version, spoken) for spoken in VERSIONS):
+        raise Problem(
+            400, "unknown-version", f"A2A-Version {version!r}: this agent speaks {', '.join(VERSIONS)}"
+        )
+
+
+async def perform(
+    tasks: AgentTasks, agent: str, method: str, params: Json, request: Request
+) -> Json | AsyncGenerator[Json]:
+    """The result of a method of protocol version 1.0, or what it tells as a stream. Raises Problem, RetryableError."""
+    if method in _REFUSED:
+        raise Problem(400, *_REFUSED[method])
+    if method not in _PARAMS:
+        raise Problem(400, "unknown-method", f"no method {method!r}: {', '.join(_PARAMS)}")
+    wanted: Any = _read(params, _PARAMS[method])
+    sender = sender_of(request)
+    match method:
+        case "SendStreamingMessage":
+            return await tasks.send_streaming(agent, wanted, sender)
+        case "SubscribeToTask":
+            return await tasks.subscribe(agent, wanted, sender.caller)
+        case "SendMessage":
+            return await tasks.send(agent, wanted, sender)
+        case "GetTask":
+            return await tasks.get(agent, wanted, sender.caller)
+        case "CancelTask":
+            return await tasks.cancel(agent, wanted, sender.caller)
+        case "CreateTaskPushNotificationConfig":
+            return await tasks.put_push(agent, wanted, sender.caller)
+        case "GetTaskPushNotificationConfig":
+            return await tasks.get_push(agent, wanted, sender.caller)
+        case "ListTaskPushNotificationConfigs":
+            return await tasks.list_pushes(agent, wanted, sender.caller)
+        case "DeleteTaskPushNotificationConfig":
+            return await tasks.delete_push(agent, wanted, sender.caller)
+        case _:
+            return await tasks.list(agent, wanted, sender.caller)
+
+
+def _read(params: Json, kind: type[msgspec.Struct]) -> Any:
+    try:
+        return msgspec.convert(params, kind)
+    except msgspec.ValidationError as error:
+        raise invalid(f"params: {error}") from error

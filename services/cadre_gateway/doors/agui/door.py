@@ -1,24 +1,32 @@
-"""Serve AG-UI's clients: one address for each agent, which answers with events and the messages of the thread."""
+"""Serve AG-UI's clients: one address for each agent. A request begins or continues the run that answers it in the
+thread's session, and the answer is events and the messages of the thread."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from cadre.protocol.messages import CallerTerms
+from cadre.protocol.topology import tree_of
+from cadre.spec.names import NAME
 from cadre_gateway.doors.agui.events import Json, ThreadEvents
-from cadre_gateway.doors.agui.turns import RunInput, Turns
-from cadre_gateway.doors.answer_json import run_headers
-from cadre_gateway.doors.door_meter import count_request
+from cadre_gateway.doors.answers import count_request, run_headers
+from cadre_gateway.doors.callers_tools import tools_of
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.progress import Place, Progress
-from cadre_gateway.doors.sender import RunService, sender_of
+from cadre_gateway.doors.messages import ARGUMENT, TOLD, MessageContent, ToldHistory
+from cadre_gateway.doors.progress import PendingAnswer, Place, Progress
+from cadre_gateway.doors.rulings import ruling_of, said
+from cadre_gateway.doors.sender import DoorSender, RunService, begin_run, known_run, sender_of, short_hash
+from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.problems import FORESEEN, as_problem
+from cadre_gateway.requests.body import Ruling, Submission
+from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem, invalid
 from cadre_gateway.streaming.event_stream import EventStream
 
 AGENT = "/agui/{agent}"
@@ -118,3 +126,196 @@ class _Messages:
                     self.all.append({"id": event["messageId"], **told, **who})
                 case _:
                     pass
+
+
+_BESIDE = frozenset({"context", "state", ARGUMENT})
+"""Arguments that are the thread's and not the agent's own."""
+
+"""Roles of messages that are the client's account of a run, and no part of what was said."""
+
+_MAX_ID_CHARS = 255
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Finds or begins the runs of requests. Every method raises Problem, RetryableError."""
+
+    runs: RunService
+    answers: Answers
+
+    async def place_of(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
+        """Return where the answer to the request is told; the same request, sent again, finds the place that it had
+        before."""
+        if wanted.resume:
+            return await self._resume(agent, {one.interrupt_id: one for one in wanted.resume}, sender)
+        results: dict[str, str] = {}
+        for index, message in reversed(list(enumerate(wanted.messages))):
+            if message.role != "tool":
+                break
+            results[message.tool_call_id] = content_of(message, f"messages[{index}]").text
+        if results:
+            return await self._answer(agent, results, sender)
+        return await self._begin(agent, wanted, sender)
+
+    async def _resume(self, agent: str, answers: dict[str, Resume], sender: DoorSender) -> Place:
+        if not sender.caller.may("decide"):
+            raise Problem(403, "forbidden", "this key may not decide on calls: the role `approver` does")
+        rulings = {}
+        for call, answer in answers.items():
+            if answer.status == "cancelled":
+                rulings[call] = said("rejected", sender.name)
+            else:
+                payload = answer.payload if isinstance(answer.payload, dict) else {}
+                rulings[call] = ruling_of({"decision": "approve", **payload}, sender.name)
+        return await self._decide(agent, rulings, sender, are_callers=False)
+
+    async def _answer(self, agent: str, results: dict[str, str], sender: DoorSender) -> Place:
+        """Brings the results of the client's own tools."""
+        rulings = {call: said("approved", sender.name, text) for call, text in results.items()}
+        return await self._decide(agent, rulings, sender, are_callers=True)
+
+    async def _decide(
+        self, agent: str, rulings: dict[str, Ruling], sender: DoorSender, *, are_callers: bool
+    ) -> Place:
+        for call in rulings:
+            await self.runs.reach.check(sender.caller, "call", call)
+        run = tree_of(next(iter(rulings)))
+        progress = await self.answers.so_far(Place(run))
+        if progress.task is not None and progress.task.agent != agent:
+            raise Problem(404, "unknown-run", f"agent {agent!r} has no run {run!r}")
+        told: dict[str, PendingAnswer] = {}
+        for pause in progress.pauses:
+            told |= pause.held
+        if unknown := [
+            call for call in rulings if call not in told or told[call].is_callers is not are_callers
+        ]:
+            raise invalid(f"run {run} has asked for none of these: {', '.join(unknown)}")
+        for call, ruling in rulings.items():
+            if call in progress.held:
+                await self.runs.decisions.decide(call, ruling, sender.traceparent)
+        return Place(run, progress.place_behind(set(rulings)))
+
+    async def _begin(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
+        said_last = wanted.messages[-1] if wanted.messages else None
+        if said_last is None or said_last.role != "user":
+            raise invalid("the last message is the user's, or `resume` answers what waits", field="messages")
+        content = content_of(said_last, f"messages[{len(wanted.messages) - 1}]")
+        history = _history(wanted.messages[:-1])
+        told = msgspec.json.encode(
+            [wanted.messages, wanted.tools, wanted.context, wanted.state], order="sorted"
+        )
+        key = sender.key("agui", f"{wanted.thread_id}\n{wanted.run_id}", told)
+        known = await known_run(self.runs, sender.caller, agent, key)
+        if known is not None:
+            return known
+        session = (
+            wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
+        )
+        goes_on = not history or await self._holds(agent, session, history, sender)
+        before = ToldHistory() if goes_on else history
+        request = Submission(
+            agent=agent,
+            task=content.text,
+            inputs=_arguments(wanted, before),
+            images=[*before.images, *content.images],
+            files=before.files | content.files,
+            session=session,
+            reset=session is not None and not goes_on,
+        )
+        card = card_of(self.runs.registry.reachable(), agent)
+        described = [{"type": "function", **tool} for tool in wanted.tools or []]
+        metadata = {TOLD: history.mark("user", content, name=said_last.name)}
+        terms = CallerTerms(tools=tools_of(described, None, card), metadata=metadata)
+        return await begin_run(self.runs, sender, request, key, terms, _BESIDE)
+
+    async def _holds(self, agent: str, session: str, history: ToldHistory, sender: DoorSender) -> bool:
+        """Return whether the history ends with what the thread's last run has said."""
+        async with answer_deadline():
+            recorded, _ = await self.runs.turns.read(agent, session, sender.caller.user)
+            task = await self.runs.history.task(recorded.run, recorded.run) if recorded is not None else None
+        return task is not None and history.ends_with(task, await self.answers.so_far(Place(task.run)))
+
+
+def _history(messages: list[ThreadMessage]) -> ToldHistory:
+    """Return the messages of a thread before the present one. Raise a 422 problem."""
+    found = ToldHistory()
+    for index, one in enumerate(messages):
+        if one.role in _OWN_AFFAIRS:
+            continue
+        content = content_of(one, f"messages[{index}]")
+        calls = [{"id": call.get("id"), **call.get("function", {})} for call in one.tool_calls or []]
+        found.add(one.role, content, name=one.name, calls=calls, call=one.tool_call_id)
+    return found
+
+
+def _arguments(wanted: RunInput, before: ToldHistory) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if wanted.context:
+        found["context"] = wanted.context
+    if wanted.state:
+        found["state"] = wanted.state
+    if before:
+        found[ARGUMENT] = before.said
+    return found
+
+
+class Resume(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The answer to an interrupt."""
+
+    interrupt_id: Id
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class ThreadMessage(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A message of the thread; what else it has is the client's own business."""
+
+    role: str
+    content: Any = None
+    name: str | None = None
+    tool_call_id: str = ""
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+class RunInput(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """AG-UI's RunAgentInput, as far as an agent has a use for it."""
+
+    thread_id: Id
+    run_id: Id
+    messages: list[ThreadMessage] = []
+    tools: list[dict[str, Any]] | None = None
+    context: list[dict[str, Any]] | None = None
+    state: Any = None
+    resume: list[Resume] | None = None
+
+
+def content_of(message: ThreadMessage, where: str) -> MessageContent:
+    """The texts, images and documents of a message. Raises a 422 problem."""
+    if message.content is None or isinstance(message.content, str):
+        return MessageContent(message.content or "")
+    found = MessageContent()
+    texts: list[str] = []
+    for index, part in enumerate(message.content if isinstance(message.content, list) else [None]):
+        kind = part.get("type") if isinstance(part, dict) else None
+        url = _url_of(part.get("source")) if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        elif kind == "image" and url is not None:
+            found.images.append(url)
+        elif kind in ("document", "audio", "video") and url is not None and url.startswith("data:"):
+            found.files[str(part.get("id") or f"{kind}-{len(found.files) + 1}")] = url
+        else:
+            raise invalid(
+                f"a part of type {kind!r} cannot be used: send text, an image, or a document with its data - at"
+                f" `$.{where}.content[{index}]`"
+            )
+    found.text = "\n".join(texts)
+    return found
+
+
+def _url_of(source: Any) -> str | None:
+    if not isinstance(source, dict) or not isinstance(value := source.get("value"), str):
+        return None
+    return f"data:{source.get('mimeType', '')};base64,{value}" if source.get("type") == "data" else value

@@ -13,7 +13,7 @@ from cadre.ports import Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import is_within
-from cadre_gateway.doors.live_text import LiveText
+from cadre_gateway.doors.following import LiveText
 from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, answer_text
 
 Json = dict[str, Any]

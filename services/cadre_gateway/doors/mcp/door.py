@@ -36,13 +36,11 @@ from cadre.api.runs import RunSummary
 from cadre.settings import read
 from cadre_gateway.access.audit import leave_out, note
 from cadre_gateway.access.principal import Right, caller_of
-from cadre_gateway.doors.door_meter import count_request
-from cadre_gateway.doors.mcp import agent_tools, run_tools
-from cadre_gateway.doors.mcp.agent_tools import AgentTools
-from cadre_gateway.doors.mcp.call_context import EXTENSION, Context, request_of
-from cadre_gateway.doors.mcp.outcome import problem_result
-from cadre_gateway.doors.mcp.run_tools import RECORDED, RunTools
+from cadre_gateway.doors.answers import count_request
+from cadre_gateway.doors.mcp import tools
+from cadre_gateway.doors.mcp.client import EXTENSION, Context, request_of
 from cadre_gateway.doors.mcp.tasks import Listening, McpTaskParams, Tasks, UpdateParams, created
+from cadre_gateway.doors.mcp.tools import RECORDED, AgentTools, RunTools, problem_result
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
@@ -188,10 +186,8 @@ class Tools:
     async def list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         """The tools that the caller may use."""
         caller = caller_of(request_of(context))
-        own: list[Tool] = [
-            one.tool for name, one in run_tools.TOOLS.items() if self._runs.offers(caller, name)
-        ]
-        agents = await self._agents.list(caller) if caller.may(agent_tools.RIGHT) else []
+        own: list[Tool] = [one.tool for name, one in tools.TOOLS.items() if self._runs.offers(caller, name)]
+        agents = await self._agents.list(caller) if caller.may(tools.RIGHT) else []
         return ListToolsResult(tools=[*agents, *own])
 
     async def call(
@@ -199,9 +195,9 @@ class Tools:
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
         """Return the result of a call. Raise MCPError for an unknown tool."""
         try:
-            if asked.name in run_tools.TOOLS:
+            if asked.name in tools.TOOLS:
                 return await self._runs.call(context, asked)
-            self._check(context, asked.name, agent_tools.RIGHT)
+            self._check(context, asked.name, tools.RIGHT)
             begun = await self._agents.call(context, asked)
             return created(begun) if isinstance(begun, RunSummary) else begun
         except FORESEEN as error:

@@ -31,10 +31,8 @@ from cadre.errors import NewerSchema
 from cadre.ports import Stored
 from cadre_gateway.access.principal import Right, caller_of
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.mcp.agent_tools import AgentTools
-from cadre_gateway.doors.mcp.call_context import Context, check_knows_tasks, request_of
-from cadre_gateway.doors.mcp.elicitation import question, ruling
-from cadre_gateway.doors.mcp.outcome import outcome, problem_result
+from cadre_gateway.doors.mcp.client import Context, check_knows_tasks, question, request_of, ruling
+from cadre_gateway.doors.mcp.tools import AgentTools, outcome, problem_result
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import questions_for
 from cadre_gateway.doors.sender import RunService

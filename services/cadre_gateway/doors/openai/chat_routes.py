@@ -16,15 +16,13 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.deltas import Delta
-from cadre_gateway.doors.answer_json import json_answer, run_headers
+from cadre_gateway.doors.answers import json_answer, run_headers
 from cadre_gateway.doors.callers_tools import schema_of, tools_of, wants_final_call
-from cadre_gateway.doors.following import Answers, check_success
-from cadre_gateway.doors.history import ToldHistory
-from cadre_gateway.doors.live_text import LiveText
-from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.following import Answers, LiveText, check_success
+from cadre_gateway.doors.messages import MessageContent, ToldHistory
 from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
-from cadre_gateway.doors.openai.errors import answer_changed, error_of
+from cadre_gateway.doors.openai.response_object import answer_changed, error_of
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, envelope_of
 from cadre_gateway.doors.progress import Pause, PendingAnswer, Place, Progress, Tokens, answer_text
 from cadre_gateway.reading.directory import card_of

@@ -19,7 +19,7 @@ from cadre.errors import Fenced
 from cadre.protocol.messages import CallerTerms
 from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.history import ARGUMENT, TOLD, ToldHistory
+from cadre_gateway.doors.messages import ARGUMENT, TOLD, ToldHistory
 from cadre_gateway.doors.openai.turn_request import Turn
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, PersonsWord, said, word_in

@@ -9,12 +9,12 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.cards import Presence
-from cadre_gateway.doors.answer_json import json_answer
+from cadre_gateway.doors.answers import json_answer
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai import chat_routes, response_routes
 from cadre_gateway.doors.openai.chat_routes import ChatCompletions
 from cadre_gateway.doors.openai.conversation import Conversations
-from cadre_gateway.doors.openai.errors import OpenAIRoute
+from cadre_gateway.doors.openai.response_object import OpenAIRoute
 from cadre_gateway.doors.openai.response_routes import Responses
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.reading.directory import live_agents

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import msgspec
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Task
+from cadre_gateway.doors.answers import count_request
 from cadre_gateway.doors.callers_tools import schema_of, tools_of
-from cadre_gateway.doors.history import TOLD, ToldHistory
-from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.messages import TOLD, MessageContent, ToldHistory
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, session_name, text_of
 from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, Tokens, answer_text
 from cadre_gateway.doors.rulings import PersonsWord
-from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, invalid
 
 Json = dict[str, Any]
 
@@ -326,3 +330,70 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
 def _session(conversation: Any) -> str | None:
     given = conversation.get("id") if isinstance(conversation, dict) else conversation
     return session_name(given) if isinstance(given, str) and given else None
+
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+_CODES = {
+    "unknown-agent": "model_not_found",
+    "unknown-run": "response_not_found",
+    "budget-exhausted": "insufficient_quota",
+    "capacity": "rate_limit_exceeded",
+}
+_WORTH_A_RETRY = frozenset(
+    {"session-busy", "bus-unavailable", "busy", "draining", "reading-busy", "capacity"}
+)
+_UNPROCESSABLE = 422
+_SERVER_ERROR = 500
+
+
+def error_of(problem: Problem) -> dict[str, Any]:
+    """The `error` object of a problem."""
+    kind = "server_error" if problem.status >= _SERVER_ERROR else "invalid_request_error"
+    return {
+        "message": problem.detail,
+        "type": _TYPES.get(problem.status, kind),
+        "param": problem.more.get("field"),
+        "code": _CODES.get(problem.code, problem.code.replace("-", "_")),
+    }
+
+
+def refusal(problem: Problem) -> Response:
+    """The answer that is the problem. OpenAI has 400 for what it cannot use; its clients try nothing again that would
+    be refused again."""
+    status = 400 if problem.status == _UNPROCESSABLE else problem.status
+    headers = {**problem.headers, "x-should-retry": "true" if problem.code in _WORTH_A_RETRY else "false"}
+    content = msgspec.json.encode({"error": error_of(problem)})
+    return Response(content, status, headers, media_type="application/json")
+
+
+def answer_changed(place: Place) -> Problem:
+    """What was told of the answer cannot be taken back."""
+    return Problem(
+        500,
+        "answer-changed",
+        "what was told so far is no part of the answer: that call of the model came to nothing, and run"
+        f" {place.run} has answered otherwise; the whole answer: GET /v1/responses/{response_id(place)}",
+    )
+
+
+class OpenAIRoute(APIRoute):
+    """A route whose errors have OpenAI's form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_in_form(request: Request) -> Response:
+            problem = None
+            try:
+                answer = await handle(request)
+            except FORESEEN as error:
+                problem = as_problem(error)
+                answer = refusal(problem)
+            count_request(request, "openai", self.path, problem)
+            return answer
+
+        return handle_in_form

@@ -16,12 +16,11 @@ from fastapi import Request
 from cadre.protocol.cards import ToolCard
 from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal, caller_of
-from cadre_gateway.doors.history import ToldHistory
-from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.messages import MessageContent, ToldHistory
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.rulings import PersonsWord
-from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key, request_digest
+from cadre_gateway.requests.parameters import utf8
 from cadre_gateway.requests.problems import invalid
 
 SESSION_HEADERS = ("x-cadre-session", "x-openwebui-chat-id")

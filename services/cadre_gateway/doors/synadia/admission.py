@@ -19,7 +19,7 @@ from synadia_ai.agents import Envelope, SenderInfo, VerifiedSender
 from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.principal import ANYBODY, Principal
-from cadre_gateway.doors.door_meter import count, count_from_zero
+from cadre_gateway.doors.answers import count, count_from_zero
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.sender import DoorSender, RunService, begin_run, known_run, short_hash
 from cadre_gateway.requests.body import Submission, checked_submission

@@ -17,10 +17,11 @@ from psycopg import IsolationLevel, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from cadre.errors import RunIndexUnavailable, SettingError
-from cadre_gateway.index.database.dialect import POSTGRES, VERSION
 from cadre_gateway.index.database.port import (
     GENERATION,
+    POSTGRES,
     SET_META,
+    VERSION,
     IndexReplaced,
     Row,
     SqlQuery,

@@ -14,10 +14,11 @@ from typing import IO, Literal, Self, TypeVar
 from uuid import uuid4
 
 from cadre.errors import RunIndexUnavailable, SetupError
-from cadre_gateway.index.database.dialect import SQLITE, VERSION
 from cadre_gateway.index.database.port import (
     GENERATION,
     SET_META,
+    SQLITE,
+    VERSION,
     IndexReplaced,
     Row,
     SqlQuery,

@@ -15,9 +15,8 @@ from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.messages import Erased, Lifecycle
-from cadre_gateway.index.applying import apply_erasure
 from cadre_gateway.index.database.port import SqlQuery
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_index import RunIndex, apply_erasure
 from cadre_gateway.index.saved import PendingErasure
 
 log = logging.getLogger("cadre.janitor")

@@ -1,4 +1,4 @@
-"""The messages of a conversation before the present one, as its client sends them and as a run receives them."""
+"""Hold what a client's message says, and the conversation before the present message."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import Any
 import msgspec
 
 from cadre.protocol.messages import Task
-from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.doors.progress import Progress, answer_text
+
+
+class MessageContent(msgspec.Struct):
+    """What a message holds."""
+
+    text: str = ""
+    images: list[str] = []
+    files: dict[str, str] = {}
+    """`data:` URLs by name."""
+    data: list[Any] = []
+    """Values beside the text."""
+
 
 ARGUMENT = "conversation"
 """The argument by which a run is given the history."""

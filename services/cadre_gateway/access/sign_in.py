@@ -16,7 +16,7 @@ from cadre.adapters.oidc.settings import OidcSettings
 from cadre.api.access import MadeKey
 from cadre.errors import ProviderUnavailable
 from cadre_gateway.access.api_keys import ApiKeys
-from cadre_gateway.access.oidc.tokens import ProviderTokens, refused
+from cadre_gateway.access.oidc_tokens import ProviderTokens, refused
 from cadre_gateway.requests.problems import Problem, unauthorized
 
 CALLBACK = "/auth/callback"

@@ -1,26 +1,32 @@
-"""Questions to a person, by way of their client: what waits for a word, and what they answer.
-
-A client of 2026 is asked in the result of its call, and sends the call again with the answers. The run is named by the
-call's `requestState`, so that any gateway goes on with it.
-"""
+"""Read the context of an MCP message, and ask the person behind the client about calls that wait for one."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, InputResponses
+from fastapi import Request
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp_types import (
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    InputRequiredResult,
+    InputResponses,
+)
 
 from cadre.journal.events import ApprovalRequested
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.doors.mcp.call_context import Context, request_of
-from cadre_gateway.doors.progress import PendingAnswer, Progress
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.progress import PendingAnswer, Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, questions_for, said
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.requests.body import Ruling
-from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.parameters import utf8
 from cadre_gateway.requests.problems import Problem, invalid
 
 
@@ -124,3 +130,47 @@ def ruling(held: PendingAnswer, answer: Mapping[str, Any], context: Context) -> 
         )
     by = utf8(request_of(context).headers.get("cadre-user")) or ""
     return said(verdict, by, str(told.get("feedback", "")), arguments)
+
+
+Context = ServerRequestContext[Any, Any]
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+
+
+def request_of(context: Context) -> Request:
+    """The request that has brought the message."""
+    request = context.request
+    assert isinstance(request, Request)
+    return request
+
+
+def takes_tasks(context: Context) -> bool:
+    """Return whether the client has said with this message that it knows tasks."""
+    told = context.session.client_capabilities
+    return told is not None and EXTENSION in (told.extensions or {})
+
+
+def check_knows_tasks(context: Context) -> None:
+    """Raises MCPError unless the client has said that it knows tasks."""
+    if not takes_tasks(context):
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"declare the extension {EXTENSION}", needed)
+
+
+async def follow(
+    answers: Answers, run: str, context: Context, decided: frozenset[str] = frozenset()
+) -> Progress:
+    """Return the run's progress once the run has ended or waits for a person, which may be at once. Report progress
+    even for a run that ended before. Calls that were `decided` are not waited for, however late their run learns of
+    the decision. Raise a problem."""
+    known = await answers.so_far(Place(run))
+    if known.held.keys() - decided:
+        return known
+    # What waited before was decided: the next pause counts.
+    progress, told = Progress(run, known.pauses[-1].seq if known.pauses else 0), 0
+    async with contextlib.aclosing(answers.follow(progress)) as news:
+        async for one in news:
+            for line in one.lines:
+                told += 1
+                await context.session.report_progress(told, None, line)
+    return progress

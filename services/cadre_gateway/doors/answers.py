@@ -1,10 +1,16 @@
-"""Counts what a door is asked for, and what it refuses."""
+"""Answer requests at a door as JSON, with headers that name the run, and count requests and refusals."""
 
+from typing import Any
+
+import msgspec
 from fastapi import Request
+from fastapi.responses import Response
 
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters
+from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.problems import Problem
+from cadre_gateway.requests.trace_link import trace_headers
 
 FIRST_REFUSALS = (
     "invalid-request",
@@ -43,3 +49,13 @@ def count(meters: Meters, door: str, route: str, refusal: str, requests: int = 1
     if refusal:
         attributes[names.ERROR_TYPE] = refusal
     meters.record(names.DOOR_REQUESTS, requests, attributes)
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """The value as the body of an answer."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def run_headers(place: Place) -> dict[str, str]:
+    """Headers that say which run answers, and its trace."""
+    return {"X-Cadre-Run": place.run, **trace_headers(place.run)}

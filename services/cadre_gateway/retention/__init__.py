@@ -1,1 +1,0 @@
-"""How long trees stay: what there is, and the removal of what is too old."""
