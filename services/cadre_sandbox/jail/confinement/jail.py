@@ -13,7 +13,6 @@ from typing import Any
 from cadre_sandbox.jail.confinement import kernel, seccomp
 from cadre_sandbox.jail.confinement.landlock import ENOUGH, restrict, version
 from cadre_sandbox.jail.confinement.mounts import (
-    _STATVFS_BITS,
     WORK,
     enter_root,
     importable,
@@ -142,9 +141,6 @@ def lower_limits(bounds: dict[str, int]) -> None:
     """Lower the resource limits for good: without privileges nobody raises a hard limit."""
     for name, most in bounds.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
-
-
-_STATVFS_BITS[4096] = kernel.MS_RELATIME
 
 
 def keep_to_the_jail() -> None:

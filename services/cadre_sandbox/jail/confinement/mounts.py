@@ -15,7 +15,13 @@ _LIBRARIES = ("/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/ld.so.c
 _COVERED = "/tmp"
 """Path at which the new root is put together, in this process's own view only."""
 
-_STATVFS_BITS = {2: kernel.MS_NOSUID, 4: kernel.MS_NODEV, 8: kernel.MS_NOEXEC, 1024: kernel.MS_NOATIME}
+_STATVFS_BITS = {
+    2: kernel.MS_NOSUID,
+    4: kernel.MS_NODEV,
+    8: kernel.MS_NOEXEC,
+    1024: kernel.MS_NOATIME,
+    4096: kernel.MS_RELATIME,
+}
 
 _MAX_FILES = 4096
 
