@@ -19,6 +19,7 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
 from cadre.delivery.workspace_store import WorkspaceStore
+from cadre.errors import SettingError, SetupError
 from cadre.protocol.memory import QUERY_RESOURCES
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
@@ -29,21 +30,18 @@ from cadre.tools.workspace import Workspace
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import open_embedder
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.open import open_index
-from cadre_memory.index.schema import Schema
 from cadre_memory.index.scopes import Caller
-from cadre_memory.operations.embed_pending import ChunkEmbedder, Sweeper
+from cadre_memory.index.store import Store
+from cadre_memory.index.vector_index import IndexRefused, Schema
 from cadre_memory.operations.expiry import ErasureListener, expire_periodically
 from cadre_memory.operations.reembed import Reembedder
 from cadre_memory.operations.search import Searcher
-from cadre_memory.operations.writer import Writer
+from cadre_memory.operations.writing import ChunkEmbedder, Sweeper, Writer
 from cadre_memory.settings import MemorySettings
-from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.cards import CARDS
 from cadre_memory.tools.keep import Workers
-from cadre_memory.tools.memories import Memories
+from cadre_memory.tools.memories import CallHandler, Memories, ResourceSearch
 from cadre_memory.tools.requests import RequestHandlers
-from cadre_memory.tools.resources import ResourceSearch
 
 log = logging.getLogger("cadre.memory")
 
@@ -233,3 +231,54 @@ def _moment(at: float) -> str:
 
 def _nothing() -> None:
     """Does nothing: no sweeper waits for a vector."""
+
+
+OLDEST_SERVER = (1, 19)
+"""The first version of Qdrant that counts how rare a word is within a filter."""
+
+
+async def open_index(
+    own: Schema, *, qdrant_url: str = "", api_key: str = "", directory: Path, prefix: str = "mem"
+) -> MemoryIndex:
+    """Returns the index, ready to be used; `prefix` begins the names of its collections.
+
+    Raises SetupError when it cannot be used as configured, IndexUnavailable when a server does not answer (yet).
+    """
+    if "__" in prefix or not prefix:
+        raise SettingError(f"{prefix!r} cannot begin the names of collections: one '_' at a time")
+    try:
+        store = await _open_store(qdrant_url, api_key, directory)
+    except IndexRefused as error:
+        raise SetupError(str(error)) from error
+    try:
+        return await MemoryIndex.open(store, own, prefix=prefix)
+    except BaseException:
+        await store.close()
+        raise
+
+
+async def _open_store(qdrant_url: str, api_key: str, directory: Path) -> Store:
+    if qdrant_url:
+        return await _open_server(qdrant_url, api_key)
+    from cadre_memory.index.sqlite_store import SqliteStore
+
+    return await SqliteStore.open(directory)
+
+
+async def _open_server(url: str, api_key: str) -> Store:
+    if not url.startswith(("http://", "https://")):
+        raise SettingError(f"QDRANT_URL={url}: must begin with http:// or https://")
+    from cadre_memory.index.qdrant_store import QdrantStore
+
+    store = QdrantStore.server(url, api_key)
+    try:
+        version = await store.version()
+        if version < OLDEST_SERVER:
+            raise SetupError(
+                f"the Qdrant server at {url} is of version {'.'.join(map(str, version))}: it must be"
+                f" {'.'.join(map(str, OLDEST_SERVER))} or newer"
+            )
+    except BaseException:
+        await store.close()
+        raise
+    return store

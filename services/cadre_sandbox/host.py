@@ -27,7 +27,7 @@ from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_sandbox.interpreters.contract import BlockLimits, Python, SandboxError, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.answer import AnswerBuilder
+from cadre_sandbox.serving.exchange import AnswerBuilder
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool

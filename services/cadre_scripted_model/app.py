@@ -1,6 +1,11 @@
 """Serve OpenAI's paths for chat completions, responses, embeddings and models, and the script's own paths."""
 
+import base64
 import functools
+import hashlib
+import math
+import re
+import struct
 from typing import Any, Protocol
 
 import msgspec
@@ -10,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cadre_scripted_model.embeddings import answer
+from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.paced_response import NOT_AN_AI_HEADERS, PacedResponse
 from cadre_scripted_model.replies import error_body, model_list
-from cadre_scripted_model.reply import ErrorReply
-from cadre_scripted_model.request import BadRequest, RequestView, read_request
+from cadre_scripted_model.request import BadRequest, ErrorReply, RequestView, read_request
 from cadre_scripted_model.request_log import LogLine, RequestLog
-from cadre_scripted_model.responses_request import read_responses_request
+from cadre_scripted_model.responses import read_responses_request
 
 
 class ReplySource(Protocol):
@@ -130,3 +134,55 @@ def _error(error: ErrorReply) -> Response:
 
 def _json(data: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(data), status, NOT_AN_AI_HEADERS, "application/json")
+
+
+DIMENSIONS = 64
+_MAX_DIMENSIONS = 4096
+
+_WORD = re.compile(r"\w+")
+
+
+def answer(body: object) -> dict[str, Any]:
+    """Returns the answer to a request for embeddings. Raises BadRequest."""
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be a JSON object")
+    texts = _texts(body.get("input"))
+    dimensions = body.get("dimensions") or DIMENSIONS
+    if not isinstance(dimensions, int) or not 1 <= dimensions <= _MAX_DIMENSIONS:
+        raise BadRequest(f"dimensions must be from 1 to {_MAX_DIMENSIONS}", "dimensions")
+    form = body.get("encoding_format") or "float"
+    if form not in ("float", "base64"):
+        raise BadRequest("encoding_format must be float or base64", "encoding_format")
+    vectors = [vector(text, dimensions) for text in texts]
+    words = sum(len(_WORD.findall(text)) for text in texts)
+    return {
+        "object": "list",
+        "model": str(body.get("model") or MODEL_ID),
+        "data": [
+            {"object": "embedding", "index": index, "embedding": _encoded(one) if form == "base64" else one}
+            for index, one in enumerate(vectors)
+        ],
+        "usage": {"prompt_tokens": words, "total_tokens": words},
+    }
+
+
+def vector(text: str, dimensions: int = DIMENSIONS) -> list[float]:
+    """Returns the text's vector, which has length 1."""
+    total = [0.0] * dimensions
+    for word in _WORD.findall(text.lower()) or [""]:
+        digest = hashlib.shake_128(word.encode()).digest(dimensions)
+        for place, byte in enumerate(digest):
+            total[place] += byte - 127.5
+    length = math.sqrt(sum(number * number for number in total))
+    return [number / length for number in total]
+
+
+def _texts(given: object) -> list[str]:
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        raise BadRequest("input must be a text, or a list of texts, none of them empty", "input")
+    return texts
+
+
+def _encoded(vector: list[float]) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

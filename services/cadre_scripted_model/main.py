@@ -13,7 +13,7 @@ from cadre.errors import SettingError
 from cadre.settings import read_secret
 from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.app import ReplySource, build_app
-from cadre_scripted_model.cassettes import Cassettes
+from cadre_scripted_model.record_replay import Cassettes
 from cadre_scripted_model.request_log import RequestLog
 from cadre_scripted_model.script import Script, read_script
 from cadre_scripted_model.script_player import ScriptPlayer

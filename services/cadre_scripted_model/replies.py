@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from cadre_scripted_model import MODEL_ID, NOT_AN_AI
-from cadre_scripted_model.reply import CallReply, ErrorReply, Reply
-from cadre_scripted_model.request import RequestView, rough_tokens
+from cadre_scripted_model.request import CallReply, ErrorReply, Reply, RequestView, rough_tokens
 
 DONE = b"data: [DONE]\n\n"
 

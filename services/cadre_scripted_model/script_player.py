@@ -24,12 +24,10 @@ from cadre_scripted_model.replies import (
     error_body,
     usage_chunk,
 )
-from cadre_scripted_model.reply import CallReply, ErrorReply, Reply
-from cadre_scripted_model.request import RequestView, as_text
+from cadre_scripted_model.request import CallReply, ErrorReply, Reply, RequestView, as_text
 from cadre_scripted_model.request_log import LogLine
-from cadre_scripted_model.responses_reply import ResponseEvents, response_body
-from cadre_scripted_model.script import Script
-from cadre_scripted_model.templates import BadTemplate, render
+from cadre_scripted_model.responses import ResponseEvents, response_body
+from cadre_scripted_model.script import BadTemplate, Script, render
 
 FINAL_ANSWER = "final_answer"
 """A tool of this name ends the conversation, so it is called after all others."""

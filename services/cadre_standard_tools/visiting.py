@@ -1,12 +1,14 @@
 """Offer the tool `visit_webpage`: a web page as text. `CADRE_VISIT_PRIVATE` allows addresses in private networks."""
 
 import codecs
+import re
+from urllib.parse import urljoin, urlsplit
 
 from cadre.adapters.addresses import read_networks
+from cadre.errors import SetupError
 from cadre.tool import tool
 from cadre.tools.thread import run_in_thread
 from cadre_standard_tools.fetching import FetchedPage, Fetcher, PageUnavailable
-from cadre_standard_tools.markdown import to_markdown
 from cadre_standard_tools.settings import read_standard_tools_settings
 
 MAX_CHARACTERS = 40_000
@@ -68,3 +70,69 @@ def _known(charset: str | None) -> str:
         return codecs.lookup(charset or "utf-8").name
     except LookupError:
         return "utf-8"
+
+
+try:
+    import lxml  # noqa: F401
+    from bs4 import BeautifulSoup
+    from markdownify import ATX, MarkdownConverter
+except ImportError as error:
+    raise SetupError(
+        f"the standard tools need {error.name}: install the extra tools-web (pip install 'cadre-agents[tools-web]')"
+    ) from error
+
+# The work of html.parser can grow with the square of a page's size, and it blocks all threads meanwhile.
+PARSER = "lxml"
+
+_UNREADABLE = "script, style, noscript, template, svg, iframe, canvas, object, button, input, select"
+
+
+def to_markdown(html: bytes, url: str, charset: str | None = None) -> str:
+    """Returns title, headings, lists, tables, code, and links as whole addresses. Scripts and styles are left out.
+
+    `charset` is what the server says; else the page itself is asked. Never raises for what a page holds.
+    """
+    soup = BeautifulSoup(_decoded(html, charset), PARSER)
+    title = " ".join(soup.title.get_text().split()) if soup.title is not None else ""
+    base = soup.select_one("base[href]")
+    _complete_links(soup, urljoin(url, str(base["href"])) if base is not None else url)
+    for element in soup.select(f"head, {_UNREADABLE}"):
+        element.extract()
+    text = _laid_out(soup)
+    if title and soup.select_one("h1") is None:
+        text = f"# {title}\n\n{text}"
+    lines = "\n".join(line.rstrip(" \t") for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip()
+
+
+def _decoded(html: bytes, charset: str | None) -> str | bytes:
+    # Python knows more charsets by more names than the parser does.
+    try:
+        return html.decode(charset, errors="replace") if charset else html
+    except LookupError:
+        return html
+
+
+def _laid_out(soup: BeautifulSoup) -> str:
+    converter = MarkdownConverter(heading_style=ATX, escape_asterisks=False, escape_underscores=False)
+    try:
+        return converter.convert_soup(soup)
+    except RecursionError:
+        # Nested hundreds of levels deep: nobody wrote that for a reader.
+        return soup.get_text("\n", strip=True)
+
+
+def _complete_links(soup: BeautifulSoup, base: str) -> None:
+    for element in soup.select("a[href], img[src]"):
+        attribute = "href" if element.name == "a" else "src"
+        try:
+            whole = urljoin(base, str(element[attribute]))
+            scheme = urlsplit(whole).scheme
+        except ValueError:
+            scheme = ""
+        if scheme in ("http", "https", "mailto"):
+            element[attribute] = whole
+        elif element.name == "a":
+            del element["href"]
+        else:
+            element.extract()

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from cadre.adapters.nats.streams.backup import DIGESTS
-from cadre_memory.tools.chunks import chunk_id
+from cadre_memory.tools.keep import chunk_id
 from harness.command import Commands, commands_of, only_line
 from harness.stack import Gateway, Stack
 from harness.texts import holds

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre_scripted_model.cassettes import Cassette
+from cadre_scripted_model.record_replay import Cassette
 from harness.patience import eventually
 from harness.stack import Gateway, Stack
 

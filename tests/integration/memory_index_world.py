@@ -11,13 +11,12 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 import pytest
 
 from cadre.protocol.messages import MemoryScope
+from cadre_memory.bm25 import encode_document
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.qdrant_store import QdrantStore
-from cadre_memory.index.schema import Schema
 from cadre_memory.index.sqlite_store import SqliteStore
 from cadre_memory.index.store import Store
-from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
-from cadre_memory.text.bm25 import encode_document
+from cadre_memory.index.vector_index import Chunk, Clause, Schema, Vectors, Where, Within
 
 Engine = Literal["sqlite", "server"]
 

@@ -15,7 +15,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 from cadre.ports import ModelReply
 from cadre.spec.model import ModelSpec
-from cadre_scripted_model.cassettes import Cassette
+from cadre_scripted_model.record_replay import Cassette
 from harness.memory_ports import MemoryBlobs
 from integration.model_calls import NO_ENDPOINT
 from integration.raw_endpoint import raw_endpoint

@@ -11,7 +11,7 @@ import pytest
 from cadre.errors import ModelRefused
 from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.operations.embed_pending import ChunkEmbedder, Sweeper
+from cadre_memory.operations.writing import ChunkEmbedder, Sweeper
 from harness.patience import until
 from integration.memory_index_world import ALL, NOWHERE, fresh_index, memory, open_store, with_words
 

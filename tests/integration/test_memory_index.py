@@ -8,12 +8,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from cadre_memory.index.filters import PointSelector
+from cadre_memory.bm25 import SparseVector, encode_query
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import Query, ScoredPoint, Store
+from cadre_memory.index.store import PointSelector, Query, ScoredPoint, Store
 from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, ScoredChunk, Vectors, Where, Within
-from cadre_memory.text.bm25 import encode_query
-from cadre_memory.text.sparse import SparseVector
 from integration.memory_index_world import (
     ALL,
     ENGINES,

@@ -18,9 +18,9 @@ from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters
 from cadre_memory.embedding.open import EndpointEmbedder, open_embedder
 from cadre_memory.index.vector_index import Chunk
-from cadre_memory.operations.embed_pending import ChunkEmbedder
+from cadre_memory.operations.writing import ChunkEmbedder
 from cadre_memory.settings import read_memory_settings
-from cadre_scripted_model import embeddings
+from cadre_scripted_model import app
 from harness.nats_server import NatsServer
 from harness.patience import until
 from harness.texts import holds
@@ -58,7 +58,7 @@ class Endpoint(ThreadingHTTPServer):
         if any(len(text) > TAKES_CHARS or "poison" in text for text in texts):
             error = {"message": TOO_LARGE, "type": "server_error", "code": self.status}
             return self.status, {"error": error}
-        return 200, embeddings.answer(body)
+        return 200, app.answer(body)
 
 
 class Handler(BaseHTTPRequestHandler):

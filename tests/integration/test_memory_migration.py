@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from cadre_memory.index.filters import PointSelector
+from cadre_memory.bm25 import encode_query
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.schema import Schema
-from cadre_memory.index.store import Store
-from cadre_memory.index.vector_index import Chunk, IndexUnavailable, Where
+from cadre_memory.index.store import PointSelector, Store
+from cadre_memory.index.vector_index import Chunk, IndexUnavailable, Schema, Where
 from cadre_memory.operations.reembed import BATCH_CHUNKS, migrate
-from cadre_memory.text.bm25 import encode_query
 from harness.patience import patience
 from integration.memory_index_world import (
     ALL,

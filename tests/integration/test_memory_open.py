@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import SettingError, SetupError
-from cadre_memory.index.filters import PointSelector
-from cadre_memory.index.open import open_index
+from cadre_memory.host import open_index
 from cadre_memory.index.qdrant_store import QdrantStore
-from cadre_memory.index.store import CollectionGone
+from cadre_memory.index.store import CollectionGone, PointSelector
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from integration.memory_index_world import ALL, NOWHERE, SMALL, memory, with_words
 

@@ -15,7 +15,7 @@ from cadre.ports import ModelReply
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer, running_model
 from cadre_scripted_model import NOT_AN_AI
-from cadre_scripted_model.cassettes import Cassette
+from cadre_scripted_model.record_replay import Cassette
 from integration.model_calls import ADD, SEARCH, ask, saying, spec_for
 from integration.raw_endpoint import raw_endpoint
 

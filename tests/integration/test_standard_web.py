@@ -11,8 +11,7 @@ import pytest
 
 from cadre.adapters.addresses import read_networks
 from cadre_standard_tools.fetching import MAX_PAGE_BYTES, MAX_REDIRECTS, Fetcher, PageUnavailable
-from cadre_standard_tools.search_results import Hit, SearchUnavailable
-from cadre_standard_tools.searxng import Searxng
+from cadre_standard_tools.searching import Hit, SearchUnavailable, Searxng
 from cadre_standard_tools.visiting import MAX_CHARACTERS, page_text
 from integration.web_server import Answer, WebServer, web_server
 

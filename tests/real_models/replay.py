@@ -13,8 +13,7 @@ import uvicorn
 
 from cadre_scripted_model.app import build_app
 from cadre_scripted_model.paced_response import PacedResponse
-from cadre_scripted_model.reply import ErrorReply, Reply
-from cadre_scripted_model.request import RequestView
+from cadre_scripted_model.request import ErrorReply, Reply, RequestView
 from cadre_scripted_model.request_log import LogLine, RequestLog
 from cadre_scripted_model.script_player import respond_with
 from harness.nats_server import free_port

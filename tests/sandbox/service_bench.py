@@ -11,7 +11,7 @@ from cadre.delivery.codec import decode, encode
 from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.answer import AnswerBuilder
+from cadre_sandbox.serving.exchange import AnswerBuilder
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import HandoverListener, WarmPool
 from harness.memory_ports import MemoryBlobs

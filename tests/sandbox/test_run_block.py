@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import BASE_IMPORTS, CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.request import check_call
+from cadre_sandbox.serving.exchange import check_call
 from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
 from harness.texts import holds
 from sandbox.service_bench import Bench, after, block, exchange, reply

@@ -17,7 +17,7 @@ from cadre_sandbox.interpreters.contract import BlockLimits, CallResult, Interpr
 from cadre_sandbox.interpreters.pool import NOBODY_UID, Sandbox
 from cadre_sandbox.interpreters.process import InterpreterProcess, ProcessPlan, TierRefused
 from cadre_sandbox.interpreters.zygote import ZygoteProcess
-from cadre_sandbox.jail.confinement import landlock
+from cadre_sandbox.jail.confinement import jail
 from harness.patience import patience
 from sandbox import walled_python
 from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded
@@ -56,7 +56,7 @@ def landlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 async def test_where_namespaces_are_refused_landlock_it_is(
     without: Callable[[Mapping[int, int]], Python],
 ) -> None:
-    if landlock.version() < landlock.ENOUGH:
+    if jail.version() < jail.ENOUGH:
         pytest.skip("this kernel's Landlock is too old")
     async with Sandbox(python=without(walled_python.NAMESPACES)) as sandbox:
         assert sandbox.tier == "landlock"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cadre_sandbox.interpreters.contract import Failed
+from cadre_sandbox.interpreters.decode import MAX_BLOBS, MAX_ITEMS, check_values, read_frame
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.untrusted import MAX_BLOBS, MAX_ITEMS, check_values, read_frame
 from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, encode
 from cadre_sandbox.wire.values import MAX_JSON_SIZE
 from sandbox.worlds import run

@@ -20,7 +20,7 @@ from cadre_sandbox.interpreters.contract import (
 )
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import InterpreterSession
-from cadre_sandbox.jail.confinement import landlock
+from cadre_sandbox.jail.confinement import jail
 
 ORDINARY_USER = 20_001
 
@@ -69,7 +69,7 @@ def _runs(python: str) -> bool:
 def worlds() -> list[World]:
     user = _as_ordinary_user()
     stranger = "" if user is not None else "no Python that another user may run"
-    old = "" if landlock.version() >= landlock.ENOUGH else "this kernel's Landlock is too old"
+    old = "" if jail.version() >= jail.ENOUGH else "this kernel's Landlock is too old"
     return [
         World("namespaces", {"minimum": "ns"}),
         World("namespaces of a user", {"minimum": "ns", **(user or {})}, stranger),

@@ -14,9 +14,8 @@ from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYiel
 from cadre.runtime.code_calls import CodeCallHandler, OfferHandover
 from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.run_cache import CachedRun
-from cadre_sandbox.serving.position import Position
 from cadre_sandbox.serving.run_block import BlockTurn, CodeRunner
-from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
+from cadre_sandbox.serving.warm_pool import Position, RunInterpreter, WarmPool
 
 
 class TakesAnyAnswer(Journaling):

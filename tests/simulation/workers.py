@@ -28,10 +28,9 @@ from cadre.testing.in_memory_ports import (
     InMemoryQuarantine,
     Reach,
 )
-from cadre_memory.tools.calls import CallHandler
-from cadre_memory.tools.memories import Memories
+from cadre_memory.tools.memories import CallHandler, Memories
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.serving.answer import AnswerBuilder
+from cadre_sandbox.serving.exchange import AnswerBuilder
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
 from simulation.adapters import SimClock, SimJournal

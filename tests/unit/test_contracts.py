@@ -22,8 +22,8 @@ VIOLATIONS = {
         ("services/cadre_gateway/a_room_without_a_place.py", "import cadre_gateway.index"),
     ],
     "memory": [
-        ("services/cadre_memory/text/bm25.py", "import cadre_memory.index.vector_index"),
-        ("services/cadre_memory/a_room_without_a_place.py", "import cadre_memory.text"),
+        ("services/cadre_memory/bm25.py", "import cadre_memory.index.vector_index"),
+        ("services/cadre_memory/a_room_without_a_place.py", "import cadre_memory.bm25"),
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
     "machine": [
@@ -41,7 +41,7 @@ VIOLATIONS = {
     "sandbox": [
         ("services/cadre_sandbox/jail/guard.py", "import cadre_sandbox.interpreters.session"),
         ("services/cadre_sandbox/interpreters/session.py", "import cadre_sandbox.jail.confinement.kernel"),
-        ("services/cadre_sandbox/wire/frames.py", "import cadre_sandbox.serving.request"),
+        ("services/cadre_sandbox/wire/frames.py", "import cadre_sandbox.serving.exchange"),
         ("services/cadre_sandbox/a_room_without_a_place.py", "import cadre_sandbox.wire"),
     ],
     "outside": [("services/cadre_sandbox/host.py", "import cadre_sandbox.jail.snapshot")],

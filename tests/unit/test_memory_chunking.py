@@ -8,8 +8,7 @@ from semantic_text_splitter import TextSplitter
 
 from cadre.protocol.messages import Origin
 from cadre_memory.index.scopes import Caller
-from cadre_memory.tools.chunks import About, chunk_id, chunks_of, content_hash
-from cadre_memory.tools.keep import CHUNK_TOKENS, split_text
+from cadre_memory.tools.keep import CHUNK_TOKENS, About, chunk_id, chunks_of, content_hash, split_text
 
 SENTENCES = " ".join(f"Sentence {number} says that the number is {number * 7}." for number in range(2000))
 

@@ -15,9 +15,9 @@ from cadre_memory.embedding.open import NO_EMBEDDINGS, describe, open_embedder
 from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
 from cadre_memory.index.vector_index import Chunk
-from cadre_memory.operations.embed_pending import ChunkEmbedder
+from cadre_memory.operations.writing import ChunkEmbedder
 from cadre_memory.settings import MemorySettings, read_memory_settings
-from cadre_scripted_model import embeddings
+from cadre_scripted_model import app
 
 HERE = local_model.missing() is None
 
@@ -54,9 +54,9 @@ async def test_an_endpoint_is_preferred_and_its_dimension_found_out(
 ) -> None:
     embedder = await open_embedder(settings(endpoint, tmp_path))
     assert embedder is not None
-    assert embedder.fingerprint == Fingerprint(name="scripted", dim=embeddings.DIMENSIONS)
+    assert embedder.fingerprint == Fingerprint(name="scripted", dim=app.DIMENSIONS)
     [[vector]] = await embedder.documents(["Anna likes tea"])
-    assert vector == pytest.approx(embeddings.vector("Anna likes tea"), abs=1e-6)
+    assert vector == pytest.approx(app.vector("Anna likes tea"), abs=1e-6)
     assert await embedder.query("Anna likes tea") == pytest.approx(vector)
     await embedder.close()
 

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre_memory.index import schema
-from cadre_memory.index.check_points import check_points
-from cadre_memory.index.filters import (
+from cadre_memory import bm25
+from cadre_memory.bm25 import SparseVector
+from cadre_memory.index import vector_index
+from cadre_memory.index.qdrant_store import rest_filter
+from cadre_memory.index.sqlite_store import Columns
+from cadre_memory.index.store import (
     NOTHING,
     AllOf,
     AnyOf,
@@ -25,12 +28,17 @@ from cadre_memory.index.filters import (
     condition_of,
     visible,
 )
-from cadre_memory.index.qdrant_store import rest_filter
-from cadre_memory.index.schema import Schema, owner
-from cadre_memory.index.sqlite_store import Columns
-from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, Vectors, Where, Within
-from cadre_memory.text import bm25, unstemmed
-from cadre_memory.text.sparse import SparseVector
+from cadre_memory.index.vector_index import (
+    Chunk,
+    Clause,
+    IndexRefused,
+    Schema,
+    Vectors,
+    Where,
+    Within,
+    check_points,
+    owner,
+)
 
 ANNA = Clause({"scope": "user", "user": "anna"})
 
@@ -173,10 +181,10 @@ def test_a_chunk_survives_its_payload() -> None:
         created_at=1.25,
         hash="h",
     )
-    payload = schema.payload(chunk)
+    payload = vector_index.payload(chunk)
     assert payload["owner"] == "run:t"
     assert "id" not in payload
-    assert schema.chunk(chunk.id, payload) == chunk
+    assert vector_index.chunk(chunk.id, payload) == chunk
 
 
 def test_each_model_has_its_own_collection() -> None:
@@ -184,16 +192,16 @@ def test_each_model_has_its_own_collection() -> None:
     assert name.startswith("mem__intfloat-e5-large-")
     assert name.endswith("__1024__s1")
     assert name != Schema("Intfloat/E5-Large", "e5:1024:v2", 1024).collection("mem")
-    assert schema.dim_of(name) == 1024
-    assert schema.is_collection(name, "mem")
-    assert not schema.is_collection(name, "me")
-    assert not schema.is_collection("somebody_elses", "mem")
+    assert vector_index.dim_of(name) == 1024
+    assert vector_index.is_collection(name, "mem")
+    assert not vector_index.is_collection(name, "me")
+    assert not vector_index.is_collection("somebody_elses", "mem")
 
 
 def test_without_a_model_there_is_one_collection() -> None:
     name = Schema().collection("mem")
     assert name == "mem__lexical__lexical__s1"
-    assert schema.dim_of(name) is None
+    assert vector_index.dim_of(name) is None
 
 
 def test_words_are_stems_of_their_own_language() -> None:
@@ -215,8 +223,8 @@ def test_a_word_is_counted_once_however_it_is_written() -> None:
 @pytest.mark.parametrize("word", ["tea", "ord", "48213", "submarin", "мост", "x", "verbrauch", "ab12cd34ef"])
 def test_words_without_stems_have_the_same_ids(word: str) -> None:
     """So an index goes on working where the engine with its stems is missing."""
-    assert unstemmed.encode_query(word).indices == bm25.encode_query(word).indices
-    assert unstemmed.encode_document(word).values == pytest.approx(bm25.encode_document(word).values)
+    assert bm25.unstemmed_query(word).indices == bm25.encode_query(word).indices
+    assert bm25.unstemmed_document(word).values == pytest.approx(bm25.encode_document(word).values)
 
 
 def bad(dense: list[list[float]] | None = None, sparse: SparseVector | None = None, **fields: Any) -> Any:

@@ -8,7 +8,6 @@ from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre.protocol.topology import Topology
-from cadre_memory.index.schema import owner
 from cadre_memory.index.scopes import (
     SCOPES,
     Caller,
@@ -20,6 +19,7 @@ from cadre_memory.index.scopes import (
     selected,
     writing,
 )
+from cadre_memory.index.vector_index import owner
 
 OWNER = {"run": "tree", "session": "session", "agent": "agent", "team": "team", "user": "user"}
 

@@ -12,8 +12,7 @@ from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
 from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.calls.calls_in_text import read_calls
 from cadre.tools.example_values import example
-from cadre_scripted_model.reply import Reply
-from cadre_scripted_model.request import as_text, read_request
+from cadre_scripted_model.request import Reply, as_text, read_request
 from cadre_scripted_model.script_player import auto_reply
 from harness.texts import holds
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cadre.errors import SettingError
-from cadre_scripted_model.cassettes import Cassette, Cassettes, canonical, fingerprint
+from cadre_scripted_model.record_replay import Cassette, Cassettes, canonical, fingerprint
 
 
 def request(text: str = "hello", call_id: str = "call_1", **more: Any) -> dict[str, Any]:

@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 
 from cadre.errors import SettingError
-from cadre_scripted_model.reply import Reply
-from cadre_scripted_model.request import BadRequest, RequestView, read_request
-from cadre_scripted_model.script import Match, Rule, Script, matches, read_script
+from cadre_scripted_model.request import BadRequest, Reply, RequestView, read_request
+from cadre_scripted_model.script import (
+    BadTemplate,
+    Match,
+    Rule,
+    Script,
+    find,
+    matches,
+    number,
+    read_script,
+    render,
+)
 from cadre_scripted_model.script_player import render_reply
-from cadre_scripted_model.templates import BadTemplate, find, number, render
 
 
 def view_of(*messages: dict[str, Any], **body: Any) -> RequestView:

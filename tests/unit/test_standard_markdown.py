@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from cadre_standard_tools.markdown import to_markdown
+from cadre_standard_tools.visiting import to_markdown
 
 HERE = "http://host.example/a/b.html"
 

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import SettingError
-from cadre_standard_tools.folder_search import MAX_FILE_BYTES, SNIPPET_CHARACTERS, FolderSearch
-from cadre_standard_tools.search_results import SearchUnavailable
-from cadre_standard_tools.searching import search_of
-from cadre_standard_tools.searxng import Searxng
+from cadre_standard_tools.searching import (
+    MAX_FILE_BYTES,
+    SNIPPET_CHARACTERS,
+    FolderSearch,
+    SearchUnavailable,
+    Searxng,
+    search_of,
+)
 from harness.texts import holds
 
 MOON = """# The Moon

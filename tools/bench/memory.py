@@ -11,11 +11,10 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from cadre_memory.bm25 import SparseVector
+from cadre_memory.host import open_index
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.open import open_index
-from cadre_memory.index.schema import Schema
-from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
-from cadre_memory.text.sparse import SparseVector
+from cadre_memory.index.vector_index import Chunk, Clause, Schema, Vectors, Where, Within
 
 DIM = 384
 WORDS = 40

@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 
+from cadre_memory.bm25 import encode_document, encode_query
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.local_model import open_local
-from cadre_memory.host import schema_of
+from cadre_memory.host import open_index, schema_of
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.open import open_index
 from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
-from cadre_memory.text.bm25 import encode_document, encode_query
-from cadre_memory.tools.chunks import chunk_id, content_hash
+from cadre_memory.tools.keep import chunk_id, content_hash
 
 FOLDER = Path(__file__).parent / "recall_set"
 

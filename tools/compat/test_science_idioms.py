@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from cadre_sandbox.interpreters.contract import TIERS, BlockLimits, Python, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.jail.confinement import landlock
+from cadre_sandbox.jail.confinement import jail
 from compat.cadre_values import PYTHON
 from sandbox import idioms
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.fixture(scope="module", params=TIERS)
 def tier(request: pytest.FixtureRequest) -> Tier:
     found: Tier = request.param
-    if found == "landlock" and landlock.version() < landlock.ENOUGH:
+    if found == "landlock" and jail.version() < jail.ENOUGH:
         pytest.skip("this kernel's Landlock is too old")
     return found
 

@@ -13,23 +13,35 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from cadre_memory.index import schema
-from cadre_memory.index.check_points import check_dense, check_id, check_points, check_query
-from cadre_memory.index.filters import Condition, PointSelector, admits, condition_of
-from cadre_memory.index.schema import Schema
-from cadre_memory.index.store import CollectionGone, Point, PointRecord, Query, Store
+from cadre_memory.bm25 import SparseVector
+from cadre_memory.index import vector_index
+from cadre_memory.index.store import (
+    CollectionGone,
+    Condition,
+    Point,
+    PointRecord,
+    PointSelector,
+    Query,
+    Store,
+    admits,
+    condition_of,
+)
 from cadre_memory.index.vector_index import (
     Chunk,
     ChunkPage,
     EmbedState,
     IndexStatus,
     IndexUnavailable,
+    Schema,
     ScoredChunk,
     Vectors,
     Where,
     Within,
+    check_dense,
+    check_id,
+    check_points,
+    check_query,
 )
-from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
@@ -141,7 +153,7 @@ class MemoryIndex:
             found = await self.store.search(live, query, selector)
             for one in found:
                 _check(condition, PointRecord(one.id, one.payload))
-            return [ScoredChunk(schema.chunk(one.id, one.payload), one.score) for one in found]
+            return [ScoredChunk(vector_index.chunk(one.id, one.payload), one.score) for one in found]
 
         return await self._read(search)
 
@@ -160,7 +172,7 @@ class MemoryIndex:
             found = await self.store.scroll(live, selector, limit=min(limit, _MAX_POINTS), after=after)
             for one in found.records:
                 _check(condition, one)
-            return ChunkPage([schema.chunk(*one) for one in found.records], found.next)
+            return ChunkPage([vector_index.chunk(*one) for one in found.records], found.next)
 
         return await self._read(scroll)
 
@@ -170,7 +182,7 @@ class MemoryIndex:
             return ChunkPage([], None)
         waiting = PointSelector(state="pending")
         found = await self.store.scroll(self.own, waiting, limit=min(limit, _MAX_POINTS), after=after)
-        return ChunkPage([schema.chunk(*one) for one in found.records], found.next)
+        return ChunkPage([vector_index.chunk(*one) for one in found.records], found.next)
 
     async def count(self, *, within: Within, where: Where) -> int:
         """Returns how many points there are."""
@@ -222,9 +234,9 @@ class MemoryIndex:
             state = "done" if vectors.dense else chunk.embed_state
             dense = vectors.dense
         else:
-            state = "lexical" if schema.dim_of(collection) is None else "pending"
+            state = "lexical" if vector_index.dim_of(collection) is None else "pending"
             dense = []
-        fields = schema.payload(msgspec.structs.replace(chunk, embed_state=state))
+        fields = vector_index.payload(msgspec.structs.replace(chunk, embed_state=state))
         return Point(chunk.id, fields, vectors.sparse, dense)
 
     async def digests(self, collection: str, ids: list[str]) -> dict[str, dict[str, str]]:
@@ -290,7 +302,9 @@ class MemoryIndex:
     async def _all_collections(self) -> list[str]:
         """Returns the live collection first, then all others that may hold the same memories."""
         live = await self.live()
-        rest = [name for name in await self.store.collections() if schema.is_collection(name, self.prefix)]
+        rest = [
+            name for name in await self.store.collections() if vector_index.is_collection(name, self.prefix)
+        ]
         return [live, *sorted(set(rest) - {live})]
 
 

@@ -11,34 +11,32 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from cadre.adapters.http_options import http_options
-from cadre_memory.index import schema
-from cadre_memory.index.filters import (
+from cadre_memory.bm25 import SparseVector
+from cadre_memory.index import vector_index
+from cadre_memory.index.store import (
+    PREFETCH,
+    RRF_K,
     AllOf,
     AnyOf,
+    Backend,
     Between,
+    CollectionGone,
     Condition,
     Equal,
     Ids,
     Not,
     OneOf,
-    PointSelector,
-    condition_of,
-    visible,
-)
-from cadre_memory.index.store import (
-    PREFETCH,
-    RRF_K,
-    Backend,
-    CollectionGone,
     Point,
     PointRecord,
+    PointSelector,
     Query,
     RecordPage,
     ScoredPoint,
     Store,
+    condition_of,
+    visible,
 )
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
-from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
@@ -130,7 +128,7 @@ class QdrantStore(Store):
             )
 
     async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
-        wanted = [models.PointVectors(id=id, vector={schema.DENSE: one}) for id, one in vectors.items()]
+        wanted = [models.PointVectors(id=id, vector={vector_index.DENSE: one}) for id, one in vectors.items()]
         async with _translated_errors("storing vectors"):
             # For one that is gone the engine fails, when it has stored all others.
             with contextlib.suppress(CollectionGone):
@@ -140,7 +138,7 @@ class QdrantStore(Store):
             there = models.Filter(
                 must=[
                     models.HasIdCondition(has_id=list(vectors)),
-                    models.HasVectorCondition(has_vector=schema.DENSE),
+                    models.HasVectorCondition(has_vector=vector_index.DENSE),
                 ]
             )
             await self._client.set_payload(
@@ -251,18 +249,18 @@ def _part(condition: Condition) -> Any:
 def _legs(query: Query, selector: PointSelector) -> list[tuple[str, Any, models.SearchParams]]:
     legs: list[tuple[str, Any, models.SearchParams]] = []
     if query.dense is not None:
-        legs.append((schema.DENSE, [query.dense], models.SearchParams()))
+        legs.append((vector_index.DENSE, [query.dense], models.SearchParams()))
     if query.sparse is not None:
         corpus = None if selector.within is None else rest_filter(visible(selector.within))
         idf = None if corpus is None else models.IdfCorpusParams(corpus=corpus)
-        legs.append((schema.SPARSE, _sparse(query.sparse), models.SearchParams(idf=idf)))
+        legs.append((vector_index.SPARSE, _sparse(query.sparse), models.SearchParams(idf=idf)))
     return legs
 
 
 def _point(point: Point) -> models.PointStruct:
-    vector: dict[str, Any] = {schema.SPARSE: _sparse(point.sparse)}
+    vector: dict[str, Any] = {vector_index.SPARSE: _sparse(point.sparse)}
     if point.dense:
-        vector[schema.DENSE] = point.dense
+        vector[vector_index.DENSE] = point.dense
     return models.PointStruct(id=point.id, vector=vector, payload=point.payload)
 
 
@@ -292,11 +290,11 @@ def collection_parameters(collection: str) -> dict[str, Any]:
     One graph per owner (`m` is 0, `payload_m` is not): nobody searches over everybody's memories. Filters on fields
     without an index are forbidden, so that a mistake fails in a test and not in a large collection.
     """
-    dim = schema.dim_of(collection)
+    dim = vector_index.dim_of(collection)
     return {
-        "vectors_config": {} if dim is None else {schema.DENSE: _dense(dim)},
+        "vectors_config": {} if dim is None else {vector_index.DENSE: _dense(dim)},
         "sparse_vectors_config": {
-            schema.SPARSE: models.SparseVectorParams(
+            vector_index.SPARSE: models.SparseVectorParams(
                 modifier=models.Modifier.IDF, index=models.SparseIndexParams(on_disk=True)
             )
         },
@@ -317,11 +315,11 @@ def payload_indexes() -> dict[str, models.KeywordIndexParams | models.FloatIndex
     """Returns the index of each indexed field; the owner is the tenant."""
     keyword, number = models.KeywordIndexType.KEYWORD, models.FloatIndexType.FLOAT
     return {
-        schema.OWNER: models.KeywordIndexParams(type=keyword, is_tenant=True),
-        **{field: models.KeywordIndexParams(type=keyword) for field in schema.KEYWORDS},
+        vector_index.OWNER: models.KeywordIndexParams(type=keyword, is_tenant=True),
+        **{field: models.KeywordIndexParams(type=keyword) for field in vector_index.KEYWORDS},
         **{
             field: models.FloatIndexParams(type=number, is_principal=field == "created_at")
-            for field in schema.NUMBERS
+            for field in vector_index.NUMBERS
         },
     }
 

@@ -13,9 +13,8 @@ from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre.protocol.topology import Address, parent_of, tree_of
-from cadre_memory.index.schema import OWNER, OWNER_OF
-from cadre_memory.index.schema import owner as stored_owner
-from cadre_memory.index.vector_index import Clause, Within
+from cadre_memory.index.vector_index import OWNER, OWNER_OF, Clause, Within
+from cadre_memory.index.vector_index import owner as stored_owner
 
 SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
 

@@ -23,34 +23,32 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cadre_memory.index import schema
-from cadre_memory.index.filters import (
+from cadre_memory.bm25 import SparseVector
+from cadre_memory.index import vector_index
+from cadre_memory.index.store import (
+    PREFETCH,
+    RRF_K,
     AllOf,
     AnyOf,
+    Backend,
     Between,
+    CollectionGone,
     Condition,
     Equal,
     Ids,
     Not,
     OneOf,
-    PointSelector,
-    condition_of,
-    visible,
-)
-from cadre_memory.index.store import (
-    PREFETCH,
-    RRF_K,
-    Backend,
-    CollectionGone,
     Point,
     PointRecord,
+    PointSelector,
     Query,
     RecordPage,
     ScoredPoint,
     Store,
+    condition_of,
+    visible,
 )
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
-from cadre_memory.text.sparse import SparseVector
 
 FILE = "memory.sqlite"
 _OWNER = "owner"
@@ -71,12 +69,12 @@ CREATE TABLE IF NOT EXISTS words (
 ) STRICT, WITHOUT ROWID;
 """
 
-_TEXTS = (schema.OWNER, *schema.KEYWORDS)
+_TEXTS = (vector_index.OWNER, *vector_index.KEYWORDS)
 _TYPES = {
     "number": "i8",
     "there": "?",
     **dict.fromkeys(_TEXTS, "i4"),
-    **dict.fromkeys(schema.NUMBERS, "f8"),
+    **dict.fromkeys(vector_index.NUMBERS, "f8"),
 }
 
 T = TypeVar("T")
@@ -105,7 +103,7 @@ class Columns:
         found = file.execute("SELECT number FROM collections WHERE name = ?", [collection]).fetchone()
         if found is None:
             raise CollectionGone(f"there is no collection {collection}")
-        columns = cls(found[0], schema.dim_of(collection))
+        columns = cls(found[0], vector_index.dim_of(collection))
         stored = "SELECT number, id, payload, vectors FROM points WHERE collection = ? ORDER BY number"
         for number, id, payload, vectors in file.execute(stored, found):
             columns.add(number, id, msgspec.json.decode(payload), vectors)
@@ -135,7 +133,7 @@ class Columns:
         self._fields["there"][slot] = True
         for name in _TEXTS:
             self._fields[name][slot] = self._codes.setdefault(payload.get(name, ""), len(self._codes))
-        for name in schema.NUMBERS:
+        for name in vector_index.NUMBERS:
             value = payload.get(name)
             self._fields[name][slot] = np.nan if value is None else value
         self.ids.append(id)

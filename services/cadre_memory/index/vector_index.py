@@ -1,16 +1,17 @@
-"""What is stored in a vector index, and what is asked of it and answered, whichever engine it is on.
+"""What a vector index holds: points, the layout of a collection, questions and answers, each checked before an
+engine sees it."""
 
-A point is one chunk of a memory. Which points a request may touch is decided by `scopes` alone: every read and
-delete takes a `Within`, and there is no way around it.
-"""
-
-from typing import Literal, NamedTuple
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+from uuid import UUID
 
 import msgspec
 
 from cadre.errors import RetryableError, TerminalError
 from cadre.protocol.messages import MemoryScope
-from cadre_memory.text.sparse import SparseVector
+from cadre_memory.bm25 import SparseVector
 
 EmbedState = Literal["pending", "done", "lexical"]
 """Whether a point's dense vectors are still to come, are there, or are not wanted (no embeddings configured)."""
@@ -131,3 +132,179 @@ class IndexStatus(NamedTuple):
     """Whether searches use dense vectors: not without embeddings, and not before a new model's have all been made."""
     moving: bool
     """Whether the points are being embedded anew for another model."""
+
+
+_MAX_NUMBER = 3.0e38
+"""Numbers are stored in 32 bits."""
+
+_TOKEN_IDS = range(2**32)
+
+
+def check_points(points: Iterable[tuple[Chunk, Vectors]], dim: int | None) -> None:
+    """Raises IndexRefused when a point cannot be stored in a collection of `dim` dimensions (None: words only)."""
+    for chunk, vectors in points:
+        check_id(chunk.id)
+        _check_sparse(chunk.id, vectors.sparse)
+        _check_number(chunk.id, "created_at", chunk.created_at)
+        if chunk.expires_at is not None:
+            _check_number(chunk.id, "expires_at", chunk.expires_at)
+        if vectors.dense:
+            _check_dense(chunk.id, vectors.dense, dim)
+        elif chunk.embed_state == "done":
+            raise IndexRefused(f"point {chunk.id} is said to have dense vectors and brings none")
+        elif chunk.embed_state == "pending" and dim is None:
+            raise IndexRefused(f"point {chunk.id} waits for dense vectors, and no embeddings are configured")
+
+
+def check_dense(vectors: Mapping[str, list[list[float]]], dim: int | None) -> None:
+    """Raises IndexRefused when dense vectors, given by the point's id, do not have `dim` dimensions each."""
+    for id, windows in vectors.items():
+        check_id(id)
+        if not windows:
+            raise IndexRefused(f"point {id} gets an empty list of dense vectors")
+        _check_dense(id, windows, dim)
+
+
+def check_query(sparse: SparseVector | None, dense: list[float] | None, dim: int | None) -> None:
+    """Raises IndexRefused when a query cannot be searched for in a collection of `dim` dimensions."""
+    if sparse is not None:
+        _check_sparse("of the query", sparse)
+    if dense is not None:
+        _check_dense("of the query", [dense], dim)
+
+
+def check_id(id: str) -> None:
+    """Raises IndexRefused for anything but a UUID in its usual form."""
+    try:
+        usual = str(UUID(id))
+    except ValueError:
+        usual = ""
+    if usual != id:
+        raise IndexRefused(f"{id!r} is no id of a point: it must be a UUID such as {UUID(int=1)}")
+
+
+def _check_dense(id: str, windows: list[list[float]], dim: int | None) -> None:
+    if dim is None:
+        raise IndexRefused(f"point {id} brings dense vectors, and no embeddings are configured")
+    for vector in windows:
+        if len(vector) != dim:
+            raise IndexRefused(f"point {id}: a dense vector of {len(vector)} numbers, must be {dim}")
+        _check_numbers(id, vector)
+        if not any(vector):
+            raise IndexRefused(f"point {id}: a dense vector of zeros points nowhere")
+
+
+def _check_sparse(id: str, sparse: SparseVector) -> None:
+    if len(sparse.indices) != len(sparse.values):
+        raise IndexRefused(
+            f"point {id}: {len(sparse.indices)} token ids and {len(sparse.values)} weights, must be as many"
+        )
+    if len(set(sparse.indices)) != len(sparse.indices):
+        raise IndexRefused(f"point {id}: a token id stands twice in its sparse vector")
+    if not all(index in _TOKEN_IDS for index in sparse.indices):
+        raise IndexRefused(f"point {id}: token ids must be from 0 to {_TOKEN_IDS.stop - 1}")
+    _check_numbers(id, sparse.values)
+
+
+def _check_numbers(id: str, numbers: list[float]) -> None:
+    # Not a number fails the comparison too.
+    if not all(-_MAX_NUMBER <= number <= _MAX_NUMBER for number in numbers):
+        raise IndexRefused(f"point {id}: a vector holds a number that is not finite")
+
+
+def _check_number(id: str, field: str, number: float) -> None:
+    if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
+        raise IndexRefused(f"point {id}: {field} is not a finite number")
+
+
+VERSION = 1
+"""The version of this layout. Another one is another collection: memories move into it as they do for another model."""
+
+DENSE, SPARSE = "dense", "bm25"
+"""The names of the vectors."""
+
+LEXICAL = "lexical"
+"""Stands in a collection's name for the model where there is none."""
+
+OWNER = "owner"
+"""The field that holds scope and owner together, such as `user:anna`: the tenant by which the engine groups points."""
+
+OWNER_OF: dict[MemoryScope, str] = {
+    "run": "tree",
+    "session": "session",
+    "agent": "agent",
+    "team": "team",
+    "user": "user",
+}
+"""The field that holds a memory's owner, by scope. A session is one of an agent and a person: see `owner`."""
+
+KEYWORDS = (
+    *("scope", "tree", "run", "agent", "session", "team", "user"),
+    *("kind", "memory", "embed_state"),
+)
+"""Fields that are indexed for equality."""
+
+NUMBERS = ("created_at", "expires_at")
+"""Fields that are indexed for ranges, in Unix seconds."""
+
+NAMED = frozenset([*KEYWORDS, OWNER]) - {"embed_state"}
+"""The fields that a clause may name."""
+
+_NAME = re.compile(r"(?P<prefix>.+)__(?P<model>[a-z0-9-]+)__(?P<dim>[0-9]+|lexical)__s(?P<version>[0-9]+)")
+
+assert set(OWNER_OF) == set(get_args(MemoryScope))
+
+
+class Schema(NamedTuple):
+    """What decides on the collection: vectors of two models never meet in one."""
+
+    model: str = LEXICAL
+    """The model's name, for people who read the collection's."""
+    fingerprint: str = ""
+    """All that makes the vectors what they are: model, dimension, window, weights."""
+    dim: int | None = None
+    """Dimensions of the dense vectors; None without embeddings."""
+
+    def collection(self, prefix: str) -> str:
+        """Returns the collection's name: `<prefix>__<model>-<digest of the fingerprint>__<dim>__s<version>`."""
+        slug = re.sub(r"[^a-z0-9]+", "-", self.model.lower()).strip("-")[:40] or "model"
+        digest = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:8]
+        named = LEXICAL if self.dim is None else f"{slug}-{digest}"
+        return f"{prefix}__{named}__{self.dim or LEXICAL}__s{VERSION}"
+
+
+def is_collection(name: str, prefix: str) -> bool:
+    """Returns whether a collection of this name holds memories under the prefix."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match["prefix"] == prefix
+
+
+def dim_of(collection: str) -> int | None:
+    """Returns the dimensions of the collection's dense vectors; None when it has none."""
+    match = _NAME.fullmatch(collection)
+    assert match is not None, collection
+    return None if match["dim"] == LEXICAL else int(match["dim"])
+
+
+def owner(scope: str, name: str, user: str = "", root: str = "") -> str:
+    """Return the value of the field OWNER. A session is one of the agent `root` and of a person: both count for
+    sessions alone, and have no line break."""
+    return f"{scope}:{name}\n{root}\n{user}" if scope == "session" else f"{scope}:{name}"
+
+
+def payload(chunk: Chunk) -> dict[str, Any]:
+    """Returns the fields of a point's payload: all of the chunk but its id, which is the point's, and the owner."""
+    fields: dict[str, Any] = msgspec.to_builtins(chunk)
+    del fields["id"]
+    return {
+        **fields,
+        OWNER: owner(chunk.scope, getattr(chunk, OWNER_OF[chunk.scope]), chunk.user, chunk.root),
+    }
+
+
+def chunk(id: str, payload: dict[str, Any]) -> Chunk:
+    """Returns the chunk that `payload` was made from. Raises IndexUnavailable when this version cannot read it."""
+    try:
+        return msgspec.convert({**payload, "id": id}, Chunk)
+    except msgspec.ValidationError as error:
+        raise IndexUnavailable(f"point {id} is not a memory as this version stores them: {error}") from error

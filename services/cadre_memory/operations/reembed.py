@@ -14,14 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.errors import CadreError
-from cadre_memory.index import schema
-from cadre_memory.index.check_points import check_points
-from cadre_memory.index.filters import PointSelector
+from cadre_memory.bm25 import encode_document
+from cadre_memory.index import vector_index
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import Point, PointRecord
-from cadre_memory.index.vector_index import Chunk, Vectors
-from cadre_memory.operations.embed_pending import ChunkEmbedder
-from cadre_memory.text.bm25 import encode_document
+from cadre_memory.index.store import Point, PointRecord, PointSelector
+from cadre_memory.index.vector_index import Chunk, Vectors, check_points
+from cadre_memory.operations.writing import ChunkEmbedder
 
 log = logging.getLogger("cadre.memory")
 
@@ -142,7 +140,7 @@ async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[i
     async for records in _pages(index, source, BATCH_CHUNKS):
         known = await index.digests(index.own, [one.id for one in records])
         chunks = [
-            schema.chunk(*one)
+            vector_index.chunk(*one)
             for one in records
             if one.id not in known or known[one.id]["hash"] != one.payload["hash"]
         ]
@@ -169,7 +167,7 @@ async def _store(
     check_points(made, index.schema.dim)
     for only_new in (True, False):
         batch = [
-            Point(chunk.id, schema.payload(chunk), vectors.sparse, vectors.dense)
+            Point(chunk.id, vector_index.payload(chunk), vectors.sparse, vectors.dense)
             for chunk, vectors in made
             if (chunk.id not in known) == only_new
         ]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cadre.errors import ModelError
+from cadre_memory.bm25 import encode_query
 from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import ScoredChunk, Where, Within
-from cadre_memory.text.bm25 import encode_query
 
 _MAX_HITS = 400
 """How many hits are looked at to find as many different texts as are asked for."""

@@ -1,19 +1,134 @@
-"""Remembers, recalls, forgets and searches files for a caller, each within what `scopes` lets it reach."""
+"""Serve the calls of the memory's tools: remember, recall, forget and search files for a caller, each within what
+`scopes` lets it reach; retry until the index answers or the call's time is over."""
 
+import codecs
+import hashlib
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from cadre.protocol.memory import RESOURCE, Recalled, RecalledHit
-from cadre.protocol.messages import ErrorInfo
+from cadre.adapters.nats.server_clock import SystemClock
+from cadre.delivery.call_worker import CallWorker, too_late
+from cadre.delivery.retry import retry
+from cadre.errors import BlobMissing
+from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
+from cadre.protocol.memory import RESOURCE, Recalled, RecalledHit, ResourceHit, Resources
+from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.topology import Address
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Meters
+from cadre.tools.workspace import FileEntry, Workspace
 from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.scopes import Caller
+from cadre_memory.index.scopes import Caller, caller_of
 from cadre_memory.index.vector_index import ScoredChunk, Where
-from cadre_memory.tools.cards import ARGUMENTS, Arguments, Forget, QueryResources, Recall, Remember
-from cadre_memory.tools.chunks import About, same_fields
-from cadre_memory.tools.keep import Workers, keep_text
-from cadre_memory.tools.resources import ResourceSearch
+from cadre_memory.tools.cards import (
+    ARGUMENTS,
+    MAX_TEXT_CHARS,
+    Arguments,
+    Forget,
+    QueryResources,
+    Recall,
+    Remember,
+)
+from cadre_memory.tools.keep import About, Workers, chunk_id, keep_text, same_fields
+
+_VERSIONS_KEPT = 64
+"""How many versions a workspace keeps of a file."""
+
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+class ResourceSearch:
+    """Serves the tool `query_resources`. `workspace_of` opens the workspace of a caller's run."""
+
+    def __init__(
+        self, index: MemoryIndex, workers: Workers, workspace_of: Callable[[Caller], Workspace]
+    ) -> None:
+        self._index = index
+        self._workers = workers
+        self._workspace_of = workspace_of
+
+    async def query(self, wanted: QueryResources, caller: Caller, now: float) -> Any:
+        """Returns the tool's output, a `Resources`. Raises what the index, the bus and the blob store raise."""
+        workspace = self._workspace_of(caller)
+        files = [file for file in await workspace.files() if _is_wanted(file.path, wanted.paths)]
+        skipped: dict[str, str] = {}
+        found: dict[str, FileEntry] = {}
+        for file in files:
+            reason = await self._store(file, workspace, caller, now)
+            if reason:
+                skipped[file.path] = reason
+            else:
+                found[_resource_id(caller.tree, file)] = file
+        where = Where(kinds=[RESOURCE], memories=list(found))
+        outcome = await self._workers.searcher.search(
+            wanted.query, scopes.of_tree(caller.tree), where, wanted.k
+        )
+        hits = [
+            ResourceHit(
+                path=found[hit.chunk.memory].path,
+                version=found[hit.chunk.memory].version,
+                passage=hit.chunk.index,
+                text=hit.chunk.text,
+                score=hit.score,
+            )
+            for hit in outcome.hits
+        ]
+        why = outcome.why if found else "there is no file to search"
+        return msgspec.to_builtins(Resources(hits=hits, skipped=skipped, degraded=outcome.degraded, why=why))
+
+    async def _store(self, file: FileEntry, workspace: Workspace, caller: Caller, now: float) -> str:
+        """Stores the passages of this version unless that is done; returns why it cannot be searched, if so."""
+        resource = _resource_id(caller.tree, file)
+        within = scopes.of_tree(caller.tree)
+        known = await self._index.scroll(within=within, where=Where(ids=[chunk_id(resource, 0)]), limit=1)
+        if known.chunks:
+            return ""
+        try:
+            text = read_text(await workspace.blob(file.ref))
+        except BlobMissing:
+            return "its content is gone"
+        if text is None:
+            return f"it is no text ({file.media_type})"
+        if len(text) > MAX_TEXT_CHARS:
+            return f"it has {len(text)} characters, and {MAX_TEXT_CHARS} can be searched"
+        about = About(scope="run", kind=RESOURCE, step=caller.step, created_at=now, expires_at=None)
+        if not await keep_text(text, resource, caller, about, self._workers):
+            return "it holds nothing but blanks"
+        earlier = [
+            _resource_id(caller.tree, msgspec.structs.replace(file, version=version))
+            for version in range(max(1, file.version - _VERSIONS_KEPT), file.version)
+        ]
+        if earlier:
+            await self._index.delete(within=within, where=Where(memories=earlier))
+        return ""
+
+
+def _resource_id(tree: str, file: FileEntry) -> str:
+    """Returns the id under which the passages of this version of a file are stored."""
+    path = hashlib.sha256(file.path.encode()).hexdigest()[:16]
+    return f"{tree}_resource_{path}_{file.version}"
+
+
+def _is_wanted(path: str, paths: list[str] | None) -> bool:
+    return paths is None or any(
+        path == one or (one.endswith("/") and path.startswith(one))
+        for one in (one.removeprefix("./") for one in paths)
+    )
+
+
+def read_text(data: bytes) -> str | None:
+    """Returns the text of a file in UTF-8, or in UTF-16 with its mark; None for one that is no text."""
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
 
 _SHOWN_CHARS = 300
 """How much of wrong arguments an error shows."""
@@ -90,3 +205,57 @@ def parse_arguments(tool: str, arguments: dict[str, Any]) -> Arguments:
 def recalled_hit(hit: ScoredChunk) -> RecalledHit:
     """Returns the hit as an agent recalls it."""
     return RecalledHit(**same_fields(hit.chunk, RecalledHit), score=hit.score, at=hit.chunk.created_at)
+
+
+log = logging.getLogger("cadre.memory")
+
+
+class _TooLate(Exception):
+    """The call's deadline has passed: nobody reads the result any more."""
+
+
+class CallHandler:
+    """Handles the deliveries of all tools of the service."""
+
+    def __init__(
+        self,
+        memories: Memories,
+        bus: Bus,
+        blobs: Blobs,
+        quarantine: QuarantineStore,
+        instance: str,
+        clock: Clock | None = None,
+    ) -> None:
+        self._memories = memories
+        self._clock: Clock = clock or SystemClock()
+        self._calls = CallWorker(
+            self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=self._clock, log=log
+        )
+        self._calls.instance = instance
+        self._calls.on_answer = self._count
+        self.meters = Meters(on=False)
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Acks once the memory is durable and the answer, if one is awaited, is in the run's inbox."""
+        await self._calls.handle(delivery)
+
+    async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any]:
+        caller = caller_of(call, address)
+        try:
+            return {"output": await retry(lambda: self._in_time(call, caller), self._clock.sleep)}
+        except InvalidCall as invalid:
+            return {"error": invalid.as_error()}
+        except _TooLate:
+            return {"error": too_late(call.tool)}
+
+    async def _in_time(self, call: ToolCall, caller: Caller) -> Any:
+        now = self._clock.now()
+        if call.deadline is not None and now >= call.deadline:
+            raise _TooLate
+        return await self._memories.call(call.tool, call.arguments, caller, call.at, now)
+
+    def _count(self, result: ToolResult) -> None:
+        about = {names.TOOL: result.tool}
+        if result.error is not None:
+            about[names.ERROR_TYPE] = result.error.type
+        self.meters.record(names.MEMORY_DURATION, max(0.0, result.at - result.started_at), about)

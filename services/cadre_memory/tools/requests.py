@@ -28,13 +28,11 @@ from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.schema import OWNER_OF
 from cadre_memory.index.scopes import SCOPES
-from cadre_memory.index.vector_index import Chunk, Clause, EmbedState, Where, Within
+from cadre_memory.index.vector_index import OWNER_OF, Chunk, Clause, EmbedState, Where, Within
 from cadre_memory.operations.reembed import Reembedder
 from cadre_memory.operations.search import Searcher
-from cadre_memory.tools.chunks import chunk_id, content_hash, same_fields
-from cadre_memory.tools.keep import Workers, keep_chunks
+from cadre_memory.tools.keep import Workers, chunk_id, content_hash, keep_chunks, same_fields
 
 _MAX_PAGE_BYTES = 700_000
 """How large a page may be: a message of the bus holds a megabyte."""

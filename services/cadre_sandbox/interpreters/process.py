@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from cadre_sandbox.interpreters.contract import BlockLimits, Tier
+from cadre_sandbox.interpreters.decode import read_frame
 from cadre_sandbox.interpreters.scratch import MEASURING_THREAD, Scratch
-from cadre_sandbox.interpreters.untrusted import read_frame
 from cadre_sandbox.interpreters.zygote import SpawnedJail, ZygoteProcess
 from cadre_sandbox.wire.frames import OWN_TASKS, PREFIX, BrokenFrame, Frame, JailOrder, encode, frame_sizes
 from cadre_sandbox.wire.values import MAX_BINARY_BYTES

@@ -20,14 +20,15 @@ from cadre_sandbox.interpreters.contract import (
 from cadre_sandbox.interpreters.decode import (
     SavedVariables,
     block_order,
+    check_values,
     logs_of,
     not_saved,
+    off_loop,
     outcome_of,
     results_order,
     saved_variables,
 )
 from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
-from cadre_sandbox.interpreters.untrusted import check_values, off_loop
 from cadre_sandbox.wire.frames import NO_MEMORY, NO_TIME, BrokenFrame, Frame
 
 _GRACE_SECONDS = 0.4

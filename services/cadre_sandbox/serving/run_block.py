@@ -18,10 +18,14 @@ from cadre_sandbox.interpreters.contract import (
     SandboxError,
     Yielded,
 )
-from cadre_sandbox.serving.answer import AnswerBuilder
-from cadre_sandbox.serving.position import Position, Served
-from cadre_sandbox.serving.request import block_request, call_results, check_call, references_in
-from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
+from cadre_sandbox.serving.exchange import (
+    AnswerBuilder,
+    block_request,
+    call_results,
+    check_call,
+    references_in,
+)
+from cadre_sandbox.serving.warm_pool import Position, RunInterpreter, Served, WarmPool
 
 log = logging.getLogger("cadre.sandbox")
 

@@ -1,1 +1,0 @@
-"""Texts before they are embedded: chunks, stop words, the sparse vectors of BM25."""
