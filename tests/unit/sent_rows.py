@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
-from cadre.cli.run_view.run_tree import RunTree
+from cadre.cli.run_view.screen import RunTree
 from cadre.cli.run_view.tree_view import draw
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry

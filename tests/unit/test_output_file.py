@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.cli.terminal.output_file import output_file
+from cadre.cli.runs.files import output_file
 from cadre.errors import CommandFailed
 
 

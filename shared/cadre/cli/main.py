@@ -76,10 +76,22 @@ VERBS = {verb: text for verbs in _VERBS_OF_ROOMS.values() for verb, text in verb
 
 _MODULES = {
     **{verb: f"approvals:{verb}" for verb in ("approve", "reject", "correct")},
+    **{
+        verb: f"steer:{name}"
+        for verb, name in {"tell": "tell", "signal": "send_signal", "cancel": "cancel"}.items()
+    },
+    "continue": "fork:go_on",
+    "graph": "check:graph",
     "verify": "replay:verify",
+    "test": "replay:test",
     "restore": "backup:restore_command",
-    "continue": "go_on:command",
     **{verb: f"definitions:{verb}" for verb in ("trigger", "budget", "notice")},
+    "audit": "keys:audit",
+    "retire": "rollout:retire",
+    "stats": "index:stats",
+    "provision": "streams:provision",
+    "shards": "streams:shards",
+    "tenant": "auth:tenant",
 }
 """The module, and the command in it, of each verb that has no module of its name, below its room."""
 

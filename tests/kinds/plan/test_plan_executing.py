@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.team.graph import command
+from cadre.cli.team.check import graph
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade
@@ -195,5 +195,5 @@ def test_it_is_drawn_as_a_plan(tmp_path: Path) -> None:
         "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\n"
         "spec: {description: Works., kind: code, plan: {execute: true}}\n"
     )
-    drawn = CliRunner().invoke(command, [str(file)], standalone_mode=False).output
+    drawn = CliRunner().invoke(graph, [str(file)], standalone_mode=False).output
     assert '["make_plan"]' in drawn

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from cadre.cli.team.graph import command
+from cadre.cli.team.check import graph
 from harness.texts import holds
 
 HEAD = (
@@ -15,7 +15,7 @@ HEAD = (
 def drawn(tmp_path: Path, spec: str) -> str:
     file = tmp_path / "a.yaml"
     file.write_text(f"{HEAD}{spec}}}\n")
-    done = CliRunner().invoke(command, [str(file)], standalone_mode=False)
+    done = CliRunner().invoke(graph, [str(file)], standalone_mode=False)
     assert done.return_value == 0
     return done.output
 

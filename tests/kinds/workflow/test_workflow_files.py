@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.team.graph import command
+from cadre.cli.team.check import graph
 from cadre.errors import SpecError
 from cadre.kinds.workflow.section import ToolAction, action_of, workflow_of
 from cadre.spec.agent_file import read_agent
@@ -130,7 +130,7 @@ def test_what_cannot_work_is_said(was: str, now: str, message: str, tmp_path: Pa
 def test_it_is_drawn(tmp_path: Path) -> None:
     file = tmp_path / "clerk.yaml"
     file.write_text(HEAD + WHOLE)
-    done = CliRunner().invoke(command, [str(file)])
+    done = CliRunner().invoke(graph, [str(file)])
     lines = [line.strip() for line in done.output.splitlines()]
     assert lines[:2] == ["flowchart TD", "start([start]) --> step_seen"]
     assert {

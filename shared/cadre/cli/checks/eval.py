@@ -12,8 +12,7 @@ import click
 import msgspec
 
 from cadre.adapters.tool_entries import load_entry
-from cadre.cli.checks.exported_run import exported_files, read_exported_run
-from cadre.cli.checks.live_revision import live_revision, prompts_of
+from cadre.cli.checks.exported_run import exported_files, live_revision, prompts_of, read_exported_run
 from cadre.cli.terminal.answer import print_status
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration, output_option, print_json

@@ -1,6 +1,5 @@
-"""Define `cadre replay` and `cadre verify`: decide a run's journals again, by its own revision or another, and check
-hashes.
-"""
+"""`cadre replay`, `cadre verify` and `cadre test`: decide kept journals again, by their own revision or another, and
+check that nothing of them was changed."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -12,13 +11,14 @@ import msgspec
 
 from cadre.cli.checks.exported_run import (
     ReplayedRun,
+    exported_files,
     exported_lines,
     lines_of,
+    live_revision,
     read_exported_run,
     replayed,
     team_files,
 )
-from cadre.cli.checks.live_revision import live_revision
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
@@ -278,3 +278,42 @@ def _row(one: ReplayedRun) -> list[str]:
         verdict = f"otherwise at entry {one.divergences[0].n}"
     tools = ", ".join(dict.fromkeys(f"{change.tool} {change.change}" for change in one.tools))
     return [one.id, one.agent, one.revision or "-", str(one.entries), tools or "as then", verdict]
+
+
+_PATH = click.Path(exists=True, path_type=Path)
+
+
+@click.command("test")
+@click.argument("paths", nargs=-1, required=True, type=_PATH, metavar="PATH...")
+@click.option(
+    "--team",
+    type=_PATH,
+    default=".",
+    show_default=True,
+    help="The folder or the team.yaml whose agents and tools are tried.",
+)
+@output_option("text")
+def test(paths: tuple[Path, ...], team: Path, output: str) -> int:
+    """Decide exported runs by the files of a team, as they are now, and tell which would go another way.
+
+    PATH is a file that `cadre runs export` wrote, or a folder of such files. What models, tools, members and people
+    answered is taken from the journals: nothing is asked, called or started. Ends with 0 when every decision is the one
+    that was journaled, else with 1.
+    """
+    files, present = exported_files(paths), team_files(team)
+    found = [_replayed(file, present) for file in files]
+    if output == "json":
+        print_json([msgspec.to_builtins(one) for one in found])
+    else:
+        print_text("\n".join(line for one in found for line in lines_of(one)))
+        failed = sum(not one.is_as_it_was for one in found)
+        print_text(f"{len(found)} kept, {len(found) - failed} decided as before, {failed} not")
+    return ExitCode.OK if all(one.is_as_it_was for one in found) else ExitCode.FAILED
+
+
+def _replayed(file: Path, team: TeamFiles) -> ReplayedRun:
+    """One that cannot be read harms no other."""
+    try:
+        return replayed(file, team)
+    except CommandFailed as failure:
+        return ReplayedRun(file=str(file), id="", agent="", problem=str(failure))

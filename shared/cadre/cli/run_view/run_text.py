@@ -1,18 +1,18 @@
-"""A run as text, from the gateway's account of it: a summary, a line per run of its tree, its steps, a playback.
-
-The account is the JSON of `GET /v1/runs/ID`; its steps are there with `full=true`, under the key `memory`.
-"""
+"""A run as text, from the gateway's account of it: a summary, a line per run of its tree, its plan and its queue,
+its steps, what its model was sent, a playback."""
 
 import json
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import indent
-from typing import Any
+from typing import Any, NamedTuple
 
-from cadre.cli.run_view import labels
-from cadre.cli.run_view.items_text import item_lines
-from cadre.cli.run_view.plan_lines import plan_line, plan_of
+import msgspec
+
 from cadre.cli.terminal.answer import as_text
+from cadre.journal.parts import KindStep
+from cadre.journal.unions import close
 from cadre.views.words import brief, call_text, error_text, number, seconds
 
 Account = dict[str, Any]
@@ -180,9 +180,9 @@ class _Steps:
     def _action(self, step: Step) -> Iterator[str]:
         yield f"step {step.get('number')}{self._effort(step)}"
         yield from (_MARGIN + line for line in item_lines(step.get("items") or []))
-        for title, text in labels.model_output(step) if self._played else [("", step.get("content"))]:
+        for title, text in model_output(step) if self._played else [("", step.get("content"))]:
             yield from self.block(title, text, 1 if title else 0)
-        for line in labels.step_lines(step):
+        for line in step_lines(step):
             yield _MARGIN + line
         for call in step.get("calls") or []:
             kind = ("check " if call.get("check") else "call ") if self._played else ""
@@ -194,10 +194,10 @@ class _Steps:
             yield indent("\n".join(map(plan_line, plan_of(plan))), _MARGIN)
         error = error_text(step.get("error"))
         if self._played:
-            yield from self.block("observed", labels.observed(step), 1)
+            yield from self.block("observed", observed(step), 1)
             yield from self.block("failed", error, 1)
         else:
-            yield from self.block("", labels.observed(step))
+            yield from self.block("", observed(step))
             yield from self.block("", error and f"failed: {error}")
 
     def _effort(self, step: Step) -> str:
@@ -238,3 +238,184 @@ def _children(run: Account) -> list[Account]:
 
 def _local_time(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+MAX_CHARS = 300
+"""Of one line."""
+
+_UNSAID = ("id", "type", "status", "encrypted_content")
+
+
+def item_lines(items: list[dict[str, Any]]) -> Iterator[str]:
+    """Yields a line for each thing that there is to see."""
+    for item in items:
+        kind = str(item.get("type"))
+        if kind == "reasoning":
+            parts = [*(item.get("summary") or []), *(item.get("content") or [])]
+            if text := " ".join(str(part.get("text", "")) for part in parts):
+                yield f"reasoning: {brief(text, MAX_CHARS)}"
+        elif kind == "message":
+            parts = [item, *(item.get("content") or [])]
+            yield from (_citation(note) for part in parts for note in part.get("annotations") or [])
+        elif kind != "function_call":
+            said = {key: value for key, value in item.items() if key not in _UNSAID and value is not None}
+            status = item.get("status", "completed")
+            text = brief(json.dumps(said, ensure_ascii=False), MAX_CHARS)
+            yield f"{kind} {text}" + ("" if status == "completed" else f" ({status})")
+
+
+def _citation(note: dict[str, Any]) -> str:
+    about = note.get("url_citation") or note
+    names = [str(about[key]) for key in ("title", "filename", "url", "file_id") if about.get(key)]
+    return brief(f"cites {' '.join(names) or note.get('type')}", MAX_CHARS)
+
+
+_TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
+"""What stands before a block of code: a tag, or the beginning of a fence."""
+
+
+def step_lines(step: dict[str, Any]) -> Sequence[str]:
+    """Return what the part of an action step that is its kind's own means; nothing for a kind that is not installed
+    here."""
+    own = step.get("own") or {}
+    kind = close().steps.get(str(own.get("kind")))
+    if kind is None:
+        return ()
+    read: KindStep = msgspec.convert(own, kind)
+    return read.lines()
+
+
+def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the model wrote in an action step, as titles and texts: its thought, and its code if it wrote any.
+
+    Where thought and code cannot be told apart, the whole output stands for the thought.
+    """
+    content, code = str(step.get("content") or ""), str((step.get("own") or {}).get("code") or "")
+    return [("thought", _thought(content, code) if code else content), ("code", code)]
+
+
+def observed(step: dict[str, Any]) -> str | None:
+    """What came of an action step beside the outcomes of its calls."""
+    found: str | None = (step.get("own") or {}).get("observation")
+    return found
+
+
+def _thought(content: str, code: str) -> str:
+    try:
+        structured = json.loads(content)
+    except ValueError:
+        structured = None
+    if isinstance(structured, dict) and isinstance(thought := structured.get("thought"), str):
+        return thought
+    begin = content.find(code)
+    if begin < 0:
+        return content
+    return _TAG.sub("", content[:begin]).strip().removeprefix("Thought:").strip()
+
+
+_LONGEST = 100
+
+PLAN_SIGNS = {
+    "pending": ("☐", "bright_black"),
+    "running": ("…", "yellow"),
+    "waiting": ("◌", "magenta"),
+    "done": ("☑", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("–", "bright_black"),
+    "replaced": ("–", "bright_black"),
+}
+"""Sign and style of a step by its state."""
+
+
+class PlanLine(NamedTuple):
+    """One step of a plan."""
+
+    step: int
+    action: str
+    text: str
+    needs: tuple[int, ...]
+    state: str
+    outcome: str = ""
+
+
+def plan_line(one: PlanLine) -> str:
+    """The step on a line."""
+    needs = f" (needs {', '.join(map(str, one.needs))})" if one.needs else ""
+    state = "" if one.state in ("pending", "done") else f" [{one.state}]"
+    outcome = f" → {one.outcome}" if one.outcome else ""
+    return f"{PLAN_SIGNS[one.state][0]} {one.step} {one.action} {one.text}{needs}{state}{outcome}".replace(
+        "  ", " "
+    )
+
+
+def shown_plan(state: dict[str, Any]) -> Iterator[str]:
+    """Lines of the plan as `GET /v1/runs/{id}/plan` has it."""
+    yield f"plan     {state['state']}"
+    for step in state["steps"]:
+        yield f"  {plan_line(_line(step, step['state'], step.get('result'), step.get('error')))}"
+
+
+def plan_of(items: Iterable[dict[str, Any]]) -> list[PlanLine]:
+    """The plan as a step of a run's memory keeps it."""
+    return [
+        _line(
+            one["plan"],
+            one.get("state", "pending"),
+            one.get("result"),
+            (one.get("error") or {}).get("message"),
+        )
+        for one in items
+    ]
+
+
+def _line(step: dict[str, Any], state: str, result: Any = None, error: str | None = None) -> PlanLine:
+    text = step.get("task") or (brief(step["args"], _LONGEST) if step.get("args") else "")
+    outcome = brief(error if error else result, _LONGEST) if error or result is not None else ""
+    needs = tuple(step.get("needs") or ())
+    return PlanLine(step["step"], step.get("action", "execute"), brief(text, _LONGEST), needs, state, outcome)
+
+
+def shown_queue(state: dict[str, Any]) -> Iterator[str]:
+    """Lines of the queue as `GET /v1/runs/{id}/queue` has it; what is not begun is counted from 1."""
+    for done in state["done"]:
+        yield f"  {'failed' if done.get('failed') else 'done':6} {done['task']}"
+    if state["begun"]:
+        yield f"  begun  {state['begun']}"
+    for place, task in enumerate(state["pending"], start=1):
+        yield f"  {place:<6} {task}"
+
+
+_SHOWN_APART = ("messages", "input", "tools")
+
+
+def prompt_lines(request: dict[str, Any]) -> Iterator[str]:
+    """Lines and blocks of the answer to GET /v1/runs/ID/steps/N/request."""
+    body = request["body"]
+    yield f"request  step {request['step']}, {request['purpose']}, try {request['attempt']}"
+    yield "calls    " + ", ".join(f"{call['purpose']} {call['attempt']}" for call in request["calls"])
+    for name, value in body.items():
+        if name not in _SHOWN_APART:
+            yield f"{name:8} {as_text(value)}"
+    tools = [tool.get("function", tool) for tool in body.get("tools", [])]
+    if tools:
+        yield "tools    " + ", ".join(_signature(tool) for tool in tools)
+    for message in body.get("messages", body.get("input", [])):
+        yield f"\n{message.get('role') or message.get('type')}"
+        yield indent("\n".join(_parts(message)), "  ")
+
+
+def _signature(tool: dict[str, Any]) -> str:
+    names = ", ".join(tool.get("parameters", {}).get("properties", {}))
+    return f"{tool.get('name', tool.get('type'))}({names})"
+
+
+def _parts(message: dict[str, Any]) -> Iterator[str]:
+    """The text of a message, then whatever else it holds."""
+    content = message.get("content")
+    if isinstance(content, list):
+        yield from (part["text"] if "text" in part else as_text(part) for part in content)
+    elif content:
+        yield str(content)
+    rest = {key: value for key, value in message.items() if key not in ("role", "content", "type") and value}
+    if rest:
+        yield as_text(rest)

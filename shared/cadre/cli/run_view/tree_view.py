@@ -3,7 +3,7 @@
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from cadre.cli.run_view.run_tree import RunTree
+from cadre.cli.run_view.screen import RunTree
 from cadre.views.rows import Row, RunFacts
 from cadre.views.words import brief, number, seconds
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.decision import PATH, decide
+from cadre.cli.runs.ask import PATH, decide
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import json_object, key_values, output_option, print_json
 from cadre.cli.terminal.table import table

@@ -1,8 +1,12 @@
 """`cadre files`: the files of a run's workspace, listed, downloaded, uploaded; and files that an answer names."""
 
+import contextlib
 import mimetypes
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 import click
@@ -10,7 +14,6 @@ import click
 from cadre.cli.terminal.answer import print_text, size_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
-from cadre.cli.terminal.output_file import output_file
 from cadre.cli.terminal.table import table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.tools.workspace import WrongPath, normal_path
@@ -104,3 +107,32 @@ def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
     except OSError as error:
         raise CommandFailed(f"{source}: {error.strerror}", ExitCode.USAGE) from error
     print_text(f"{entry['path']} (version {entry['version']}, {size_text(entry['size'])})")
+
+
+@contextlib.contextmanager
+def output_file(file: Path) -> Iterator[BinaryIO]:
+    """Opens `file` for writing: it appears when it is whole and not before. A device or pipe is written directly.
+
+    Raises CommandFailed, naming the file.
+    """
+    file = file.resolve()
+    if file.exists() and not file.is_file():
+        with _named_errors(file), file.open("wb") as stream:
+            yield stream
+        return
+    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
+    with _named_errors(file):
+        try:
+            with partial.open("wb") as stream:
+                yield stream
+            partial.replace(file)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _named_errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror or error}") from error

@@ -1,4 +1,5 @@
-"""`cadre fork`: a new run from a step of another, with edits, followed like `cadre run`."""
+"""`cadre fork` and `cadre continue`: a new run from a step of another one, or from where that ended without an
+answer; followed like `cadre run`."""
 
 import asyncio
 from typing import Any
@@ -62,3 +63,23 @@ def _observations(texts: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--observation {call} is given more than once")
         found[call] = utf8(f"--observation {call}", observation)
     return found
+
+
+@click.command("continue")
+@click.argument("run")
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many steps more; left out: as many as RUN had.",
+)
+@following_options("the new run")
+def go_on(run: str, steps: int | None, **options: Any) -> int:
+    """Go on where RUN (an id, a unique beginning of one, or @last) ended without an answer.
+
+    Its steps are the new run's memory: nothing of them is done again. Deadline and budget are RUN's own, anew.
+    """
+    with Gateway() as gateway:
+        source = gateway.run_id(run)
+    request = {"steps": steps} if steps is not None else {}
+    return asyncio.run(launch(request, options, f"{RUNS}/{source}/continue"))

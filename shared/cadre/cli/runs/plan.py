@@ -9,7 +9,7 @@ import click
 import yaml
 
 from cadre.api.runs import Edited
-from cadre.cli.run_view.plan_lines import shown_plan
+from cadre.cli.run_view.run_text import shown_plan
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cadre.api.runs import Edited
-from cadre.cli.run_view.queue_lines import shown_queue
+from cadre.cli.run_view.run_text import shown_queue
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option

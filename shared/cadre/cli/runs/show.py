@@ -6,13 +6,17 @@ from typing import Any
 
 import click
 
-from cadre.cli.run_view.plan_lines import shown_plan
-from cadre.cli.run_view.prompt_lines import prompt_lines
-from cadre.cli.run_view.queue_lines import shown_queue
-from cadre.cli.run_view.run_text import Fetch, branches, playback, summary
+from cadre.cli.run_view.run_text import (
+    Fetch,
+    branches,
+    playback,
+    prompt_lines,
+    shown_plan,
+    shown_queue,
+    summary,
+)
 from cadre.cli.run_view.screen import screen
-from cadre.cli.runs.launch import print_outcome
-from cadre.cli.runs.watch import Detached, watch
+from cadre.cli.runs.launch import Detached, print_outcome, watch
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json

@@ -1,4 +1,5 @@
-"""`cadre check`: what is wrong with a team, before anything is started."""
+"""`cadre check`: what is wrong with a team, before anything is started; `cadre graph`: what an agent's file says, as
+a diagram."""
 
 import os
 from collections import Counter
@@ -10,8 +11,10 @@ import msgspec
 
 from cadre.cli.terminal.answer import printable
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.errors import ExitCode
+from cadre.engine.kind import deciding_kind
+from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.local.team_check import FileProblem, check_files
+from cadre.spec.agent_file import read_agent
 
 _COLOURS = {"error": "red", "missing": "red", "warning": "yellow"}
 
@@ -44,3 +47,16 @@ def print_problems(problems: Sequence[FileProblem], *, err: bool = False) -> Non
         where = f"{shown}: {problem.path}: " if problem.path else f"{shown}: "
         level = click.style(f"{problem.level:<7}", fg=_COLOURS[problem.level])
         click.echo(f"{level}  {printable(where + problem.text)}", err=err)
+
+
+@click.command("graph")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def graph(file: Path) -> int:
+    """Print what the agent in FILE consists of as a Mermaid diagram."""
+    try:
+        spec = read_agent(file)
+    except SpecError as error:
+        raise CommandFailed(str(error), ExitCode.USAGE) from error
+    for line in deciding_kind(spec).graph(spec):
+        click.echo(line)
+    return ExitCode.OK

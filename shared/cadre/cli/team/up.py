@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Coroutine
@@ -13,20 +15,24 @@ from typing import Any
 import click
 
 from cadre.adapters import local_stack
-from cadre.cli.team import demo
+from cadre.cli.automation.definitions import add_file
+from cadre.cli.run_view.screen import screen
+from cadre.cli.runs.launch import print_outcome, watch
 from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
-from cadre.cli.terminal.answer import discard_output, print_status
+from cadre.cli.terminal.answer import as_text, discard_output, print_status
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration
-from cadre.deploy.team_file import TeamSpec, read_team
+from cadre.deploy.team_file import Demo, TeamSpec, read_team
 from cadre.errors import CommandFailed, ExitCode
 from cadre.local.nats_server import choose_port
-from cadre.local.processes import START_SECONDS, Stack
+from cadre.local.processes import START_SECONDS, Stack, advice
 from cadre.local.python_team import is_module, write_team
 from cadre.local.reload import Reloader
 from cadre.local.shipped_teams import DEMO, shipped_team
 from cadre.local.team_check import team_problems
 from cadre.local.users import StackUsers
+from cadre.settings import child_environment
 from cadre.spec.names import TEAM_FILE
 
 GATEWAY_PORT = 8080
@@ -124,7 +130,7 @@ def _demonstrate(
         code = ExitCode.FAILED
         try:
             code = ExitCode(
-                asyncio.run(_supervised(stack, demo.run_demo(stack, team, timeout), ExitCode.DETACHED))
+                asyncio.run(_supervised(stack, run_demo(stack, team, timeout), ExitCode.DETACHED))
             )
         finally:
             if code is not ExitCode.OK:
@@ -206,7 +212,7 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
 
 async def _until_stopped(stack: Stack, reloads: bool, module: Path | None) -> int:
     reloader = Reloader(stack, stack.team, module) if reloads and stack.team is not None else None
-    await demo.start(stack)
+    await _start(stack)
     try:
         click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
     except OSError:
@@ -221,3 +227,93 @@ async def _until_stopped(stack: Stack, reloads: bool, module: Path | None) -> in
         await stack.alive_during(reloader.watch())
     await stack.alive_during(asyncio.Event().wait())
     return ExitCode.OK
+
+
+_CHECK_SECONDS = 60.0
+
+
+async def run_demo(stack: Stack, team: TeamSpec, timeout: float) -> int:
+    """Starts the stack, runs the demo task, prints the answer; returns the exit code that says whether it passed.
+
+    Raises CommandFailed: TIMEOUT, or what kept the stack from starting.
+    """
+    assert team.demo is not None
+    await _start(stack)
+    if team.demo.program is not None:
+        return await stack.alive_during(_program(team.demo.program, team.folder, stack.gateway, timeout))
+    click.echo(f"cadre: {team.demo.agent}: {team.demo.task.strip()}", err=True)
+    result = await stack.alive_during(_ask(stack.gateway, team.demo, timeout))
+    code = print_outcome(result, "text")
+    if code == ExitCode.OK and team.demo.check is not None:
+        return await _check_answer(team.demo.check, team.folder, stack.data, as_text(result.get("output")))
+    return code
+
+
+async def _start(stack: Stack) -> None:
+    """Starts the stack and gives it the team's automations; says before and after what its user should know.
+
+    Raises CommandFailed.
+    """
+    stack.check_packages()
+    for line in advice(stack):
+        print_status(f"cadre: {line}")
+    await stack.start()
+    for line in stack.notes:
+        print_status(f"cadre: {line}")
+    if stack.team is not None and stack.team.automations:
+        names = await asyncio.to_thread(_give_automations, stack.gateway, stack.team.automations)
+        print_status(f"cadre: schedules, triggers, notices and budgets: {', '.join(names)}")
+
+
+def _give_automations(url: str, files: list[Path]) -> list[str]:
+    """Gives the gateway a team's files; returns the names of what is in them."""
+    with Gateway(url) as gateway:
+        return [made["name"] for file in files for made in add_file(gateway, file)]
+
+
+async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
+    from cadre.client.client import AsyncClient  # the client's weight is not the help's
+
+    async with AsyncClient(gateway) as client:
+        run = await client.start(task.agent, task.task)
+        return await watch(client, run.id, screen(), timeout, ctrl_c="is the caller's")
+
+
+async def _check_answer(command: str, folder: Path, data: Path, answer: str) -> int:
+    """Runs the check in the team's folder, its output on stderr; returns its exit code."""
+    file = data / "answer.txt"
+    file.write_text(answer + "\n")
+    words = [*_words(command), str(file)]
+    return await _finished("demo.check", words, _CHECK_SECONDS, cwd=folder, stdout=sys.stderr)
+
+
+async def _program(command: str, folder: Path, gateway: str, timeout: float) -> int:
+    """Runs the team's own program, which talks to the gateway as any other does."""
+    environment = child_environment(CADRE_GATEWAY_URL=gateway)
+    return await _finished("demo.program", _words(command), timeout, cwd=folder, env=environment)
+
+
+def _words(command: str) -> list[str]:
+    """Splits a command line; a Python program in it is run by the Python that runs this."""
+    words = shlex.split(command)
+    if words[0].endswith(".py"):
+        return [sys.executable, *words]
+    return [sys.executable, *words[1:]] if words[0] in ("python", "python3") else words
+
+
+async def _finished(what: str, words: list[str], seconds: float, **options: Any) -> int:
+    try:
+        process = await asyncio.create_subprocess_exec(*words, **options)
+    except OSError as error:
+        click.echo(f"cadre: {what}: {words[0]} cannot be started: {error.strerror}", err=True)
+        return ExitCode.FAILED
+    try:
+        async with asyncio.timeout(seconds):
+            code = await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        click.echo(f"cadre: {what} did not end within {seconds:g} s", err=True)
+        return ExitCode.FAILED
+    click.echo(f"cadre: {what} {'passed' if code == 0 else f'failed with exit code {code}'}", err=True)
+    return ExitCode.OK if code == 0 else ExitCode.FAILED
