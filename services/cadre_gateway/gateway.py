@@ -24,8 +24,7 @@ from cadre_gateway.doors.open_doors import ListeningDoor
 from cadre_gateway.index.lists import open_runs, waiting_calls
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import Totals, UsageLedger
-from cadre_gateway.ledger_snapshots import LedgerSnapshots
-from cadre_gateway.rebuild import IndexRebuilder
+from cadre_gateway.projector import IndexRebuilder, LedgerSnapshots
 from cadre_gateway.retention import Janitor
 from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.streaming.live_feeds import LiveFeeds

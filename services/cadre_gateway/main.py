@@ -24,10 +24,9 @@ from cadre.settings import (
 )
 from cadre_gateway.doors.card_settings import read_card_settings
 from cadre_gateway.index.database.settings import read_index_settings
-from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body import BodyMemory
 from cadre_gateway.tenants import Tenants
-from cadre_gateway.wiring import start
+from cadre_gateway.wiring import GatewayOptions, start
 
 
 @click.command("gateway")

@@ -1,22 +1,34 @@
-"""Take what is read from the streams to the index and to the ledger."""
+"""Take what is read from the streams to the index and to the ledger; save the ledger to the object store, for its
+sums outlive their runs; make the index again from the journals, beside the one that goes on serving."""
+
+from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
+import msgspec
+
+from cadre.adapters.nats.object_store import NatsSnapshots
 from cadre.adapters.nats.reading.history import History
-from cadre.adapters.nats.reading.tail import Read
+from cadre.adapters.nats.reading.tail import OnEntry, OnLifecycle, Read, Tail
+from cadre.api.directory import IndexBuilding, IndexRebuild, IndexState
 from cadre.api.runs import RunSummary
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.errors import RunIndexUnavailable
+from cadre.errors import CadreError, RunIndexUnavailable
 from cadre.journal.events import RunAccepted
+from cadre.ports import Clock
 from cadre.protocol.messages import Erased, Lifecycle
+from cadre.protocol.topology import Topology
 from cadre.recent import Recent
 from cadre.views.run_summary import summary_of_task
-from cadre_gateway.index.run_index import RunIndex, apply_import, apply_read
+from cadre_gateway.index.run_index import RunIndex, apply_erasure, apply_import, apply_read
 from cadre_gateway.index.tree_record import EntryStatus
-from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.index.usage_ledger import SavedLedger, UsageLedger
+from cadre_gateway.requests.problems import Problem
 from cadre_gateway.retention import Janitor
 
 log = logging.getLogger("cadre.gateway")
@@ -95,3 +107,153 @@ class Projector:
             await self.janitor.note_erasure(seq, lifecycle)
         else:
             await apply_import(self.index, seq, lifecycle.tree)
+
+
+class LedgerImage(msgspec.Struct, kw_only=True):
+    """The ledger as it is saved."""
+
+    v: Literal[1] = 1
+    streams: list[str]
+    """Creation time of each shard's stream; new shards are appended."""
+    ledger: SavedLedger
+
+
+class LedgerSnapshots:
+    """Loads the ledger once, and saves it. It cannot be made anew as the index can: the runs may be gone."""
+
+    def __init__(self, images: NatsSnapshots, topology: Topology, streams: list[str]) -> None:
+        self._images = images
+        self._name = f"ledger-{topology.prefix}"
+        self.streams = streams
+        self._saved: list[int] | None = None
+        self._saves = True
+
+    async def load(self) -> UsageLedger:
+        """What was saved last. Raises BusUnavailable: whoever began without it would save too little in its place."""
+        data = await self._images.load(self._name)
+        nothing = [0] * len(self.streams)
+        if data is None:
+            return UsageLedger(SavedLedger(positions=nothing))
+        try:
+            image = msgspec.json.decode(zlib.decompress(data), type=LedgerImage)
+        except (zlib.error, msgspec.DecodeError) as error:
+            # It may be of a newer gateway, which goes on with it.
+            log.error(
+                "the saved ledger is unusable (%s): this gateway counts what journals there are, and saves none",
+                error,
+            )
+            self._saves = False
+            return UsageLedger(SavedLedger(positions=nothing))
+        # A stream that was made anew has nothing in it that is counted.
+        known = dict(zip(image.streams, image.ledger.positions, strict=True))
+        image.ledger.positions = [known.get(stream, 0) for stream in self.streams]
+        return UsageLedger(image.ledger)
+
+    async def save(self, ledger: UsageLedger) -> None:
+        """Saves the ledger unless nothing was counted since. Raises BusUnavailable."""
+        if not self._saves or ledger.positions == self._saved:
+            return
+        saved = ledger.to_saved()
+        data = msgspec.json.encode(LedgerImage(streams=self.streams, ledger=saved))
+        await self._images.save(self._name, await asyncio.to_thread(zlib.compress, data, 1))
+        self._saved = saved.positions
+
+
+@dataclass
+class IndexRebuilder:
+    """One rebuild at a time; the lists stay as they are until it is whole."""
+
+    new_reader: Callable[[OnEntry, OnLifecycle], Tail]
+    index: RunIndex
+    tail: Tail
+    clock: Clock
+    _task: asyncio.Task[None] | None = None
+    _reader: Tail | None = None
+    _last: IndexRebuild | None = field(default=None)
+
+    async def state(self) -> IndexState:
+        """What is in the index, and how far a rebuild has come. Raises RunIndexUnavailable."""
+        if self._last is not None and self._last.state == "running" and self._reader is not None:
+            self._last.read, self._last.of = sum(self._reader.positions), sum(self.tail.positions)
+        progress = self.index.progress
+        return IndexState(
+            runs=await self.index.size(),
+            bytes=await self.index.bytes(),
+            positions=self.index.positions,
+            building=IndexBuilding(read=progress.read, of=progress.of) if progress is not None else None,
+            rebuild=self._last,
+        )
+
+    async def begin(self) -> IndexRebuild:
+        """Begin to make it again. Raise a 409 problem while that goes on, RunIndexUnavailable while
+        the index fails."""
+        if self.index.failure is not None:
+            raise RunIndexUnavailable(str(self.index.failure))
+        if self.index.progress is not None or (self._task is not None and not self._task.done()):
+            raise Problem(
+                409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
+            )
+        self._last = IndexRebuild(state="running", started_at=self.clock.now())
+        self._task = asyncio.create_task(self._run(self._last), name="rebuild")
+        return self._last
+
+    async def stop(self) -> None:
+        """Gives up what goes on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, told: IndexRebuild) -> None:
+        fresh = None
+        try:
+            fresh = await self.index.beside()
+            await self._fill(fresh)
+            told.state = "done"
+            log.info("the index was made anew from the journals")
+        except (CadreError, OSError) as error:
+            told.state, told.error = "failed", str(error)
+            log.error("the index could not be made anew: %s", error)
+        finally:
+            told.ended_at = self.clock.now()
+            if told.state == "running":
+                told.state = "failed"
+            if fresh is not None and not fresh.is_closed:
+                await fresh.close()
+
+    async def _fill(self, fresh: RunIndex) -> None:
+        async def on_entry(read: Read) -> None:
+            await apply_read(fresh, read)
+
+        async def on_lifecycle(seq: int, lifecycle: Lifecycle) -> None:
+            if isinstance(lifecycle, Erased):
+                await apply_erasure(fresh, seq, lifecycle)
+            else:
+                await apply_import(fresh, seq, lifecycle.tree)
+
+        self._reader = reader = self.new_reader(on_entry, on_lifecycle)
+
+        async def caught_up(positions: Sequence[int]) -> None:
+            await retry(lambda: reader.read_on(positions), pauses=EVERY_SECOND, log=log)
+
+        async def all_read(positions: Sequence[int]) -> None:
+            await caught_up(positions)
+            await reader.stop()  # what it reads from here on is the other one's
+
+        async def fill() -> None:
+            # Most of it while the other goes on; the rest takes a moment.
+            await caught_up(self.tail.positions)
+            await self.index.adopt(fresh, all_read)
+
+        reader.start()
+        fresh.positions_read = lambda: reader.positions
+        filling, failing = asyncio.create_task(fill()), asyncio.create_task(reader.failed())
+        try:
+            await asyncio.wait({filling, failing}, return_when=asyncio.FIRST_COMPLETED)
+            if failing.done():
+                failing.result()
+            await filling
+        finally:
+            filling.cancel()
+            failing.cancel()
+            await asyncio.gather(filling, failing, return_exceptions=True)
+            await reader.stop()

@@ -34,10 +34,9 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.access.gate import host_name, is_private_name
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.index.database.settings import IndexSettings
-from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body import BodyMemory
 from cadre_gateway.requests.problems import as_problem
-from cadre_gateway.wiring import start
+from cadre_gateway.wiring import GatewayOptions, start
 
 RETRY_SECONDS = 10.0
 """After so long a tenant that could not be opened, or was lost, is opened again."""

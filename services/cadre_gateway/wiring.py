@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.streams.start_claims import NatsStartClaims
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.oidc.provider import OidcProvider
+from cadre.adapters.oidc.settings import OidcSettings
 from cadre.api.access import SignInWays
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
@@ -51,20 +53,19 @@ from cadre_gateway.access.oidc_tokens import SessionRenewal, SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
-from cadre_gateway.automation.run_starter import RunStarter
+from cadre_gateway.automation.scheduler import RunStarter
+from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.doors.open_doors import listening_doors, open_doors, routers_of, rules_with
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.gateway import GatewayService
-from cadre_gateway.index.database.settings import open_database
+from cadre_gateway.index.database.settings import IndexSettings, open_database
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.saved import ends_of_readers
 from cadre_gateway.index.usage_ledger import UsageLedger
-from cadre_gateway.ledger_snapshots import LedgerSnapshots
-from cadre_gateway.options import GatewayOptions
-from cadre_gateway.projector import LedgerFeed, Projector
+from cadre_gateway.projector import IndexRebuilder, LedgerFeed, LedgerSnapshots, Projector
 from cadre_gateway.reading.directory import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.rebuild import IndexRebuilder
+from cadre_gateway.requests.body import BodyMemory
 from cadre_gateway.retention import Janitor
 from cadre_gateway.rollouts.contracts import RevisionContracts
 from cadre_gateway.rollouts.editor import RolloutEditor
@@ -97,7 +98,6 @@ from cadre_gateway.transfer.import_run import RunImporter
 
 if TYPE_CHECKING:
     from cadre.adapters.otlp import LiveSpans
-
 
 log = logging.getLogger("cadre.gateway")
 
@@ -307,3 +307,18 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_console_settings() -> ConsoleSettings:
     """The settings from the environment. Raises SettingError."""
     return read(ConsoleSettings, "CADRE_")
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """What a gateway is told beside the settings of its deployment."""
+
+    access: AccessSettings
+    oidc: OidcSettings | None
+    """None where nobody signs in by a provider."""
+    index: IndexSettings
+    bodies: BodyMemory
+    """That of the whole process."""
+    cards: CardSettings
+    secret: Callable[[str], str]
+    """Finds the secret of this name, which triggers and notices name; "" when there is none."""

@@ -14,14 +14,11 @@ from cadre.automation.push import PUSHES, TaskPushes
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerState
 from cadre.service.platform import Platform
-from cadre_gateway.automation.budget_editor import BudgetEditor
+from cadre_gateway.automation.editors import BudgetEditor, ScheduleEditor
 from cadre_gateway.automation.evaluator import Evaluator
-from cadre_gateway.automation.notices import NoticeQueues, Notices
-from cadre_gateway.automation.pushes import PushNotifications
+from cadre_gateway.automation.notices import NoticeQueues, Notices, PushNotifications
 from cadre_gateway.automation.queues import Trials, start_due_queue, start_event_queue
-from cadre_gateway.automation.run_starter import RunStarter
-from cadre_gateway.automation.schedule_editor import ScheduleEditor
-from cadre_gateway.automation.scheduler import Scheduler
+from cadre_gateway.automation.scheduler import RunStarter, Scheduler
 from cadre_gateway.automation.trigger_intake import TriggerIntake
 from cadre_gateway.starting.admission import StandingBudgets
 

@@ -17,8 +17,7 @@ from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.evaluator import EvaluationEnded, Evaluator
 from cadre_gateway.automation.resource import Resource, spread
-from cadre_gateway.automation.run_starter import RunStarter, check_start
-from cadre_gateway.automation.scheduler import StartRefused
+from cadre_gateway.automation.scheduler import RunStarter, StartRefused, check_start
 from cadre_gateway.requests.problems import Problem, invalid
 
 _FRESH_SECONDS = 1.0

@@ -14,7 +14,7 @@ from cadre.ports import Clock
 from cadre.protocol.messages import CallerTerms
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.access.reach import CallerReach
-from cadre_gateway.automation.pushes import PushNotifications
+from cadre_gateway.automation.notices import PushNotifications
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.reading.directory import LiveContracts

@@ -12,8 +12,8 @@ from cadre.automation.automation_file import Spec, automation_of
 from cadre.automation.schedule import ScheduleSpec
 from cadre.errors import SpecError
 from cadre_gateway.access.principal import caller_of
+from cadre_gateway.automation.editors import ScheduleEditor
 from cadre_gateway.automation.resource import Resource
-from cadre_gateway.automation.schedule_editor import ScheduleEditor
 from cadre_gateway.automation.trigger_intake import TriggerIntake
 from cadre_gateway.requests import body
 from cadre_gateway.requests.idempotency import IdempotencyHeader, checked_key

@@ -1,22 +1,372 @@
-"""The door for A2A's clients: an address for each agent, its card, and two bindings at it."""
+"""The door for A2A's clients: an address for each agent, its card, and two bindings at it, JSON-RPC (versions 1.0
+and 0.3) and HTTP with JSON (1.0), with errors in the form of each."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.doors.a2a import bindings
 from cadre_gateway.doors.a2a.card import KEYS, card_of_agent, for_older_clients, signer_of
-from cadre_gateway.doors.a2a.messages import Messages
-from cadre_gateway.doors.a2a.methods import AgentTasks, TaskWatch
-from cadre_gateway.doors.answers import json_answer
+from cadre_gateway.doors.a2a.methods import AgentTasks, Messages, TaskWatch, check_version, perform
+from cadre_gateway.doors.a2a.objects import SUBMITTED, WORKING, Json, RpcCall
+from cadre_gateway.doors.answers import count_request, json_answer
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.reading.directory import card_of
-from cadre_gateway.requests.problems import Problem
+from cadre_gateway.requests import body
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
+from cadre_gateway.streaming.event_stream import EventStream
 
-CARD = f"{bindings.AGENT}/.well-known/agent-card.json"
+AGENT = "/a2a/{agent}"
+
+RpcId = str | int | None
+
+
+def add_json_rpc_routes(routes: APIRouter, tasks: AgentTasks) -> None:
+    """Adds the one route of the binding."""
+
+    @routes.post(AGENT, summary="A call of A2A to an agent")
+    async def post_call(agent: str, request: Request) -> Response:
+        rpc_id: RpcId = None
+        problem = None
+        try:
+            call = await _call(request)
+            rpc_id = call.id
+            answer = await _answer(tasks, agent, call, request)
+        except FORESEEN as error:
+            problem = as_problem(error)
+            answer = json_answer(_refusal(rpc_id, problem))
+        count_request(request, "a2a", AGENT, problem)
+        return answer
+
+
+async def _call(request: Request) -> RpcCall:
+    data = await body.read(request)
+    try:
+        call = msgspec.json.decode(data, type=RpcCall)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "not-a-call", f"not a call of JSON-RPC 2.0: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "not-json", f"the body is not JSON: {error}") from error
+    if call.jsonrpc != "2.0":
+        raise Problem(400, "not-a-call", 'not a call of JSON-RPC 2.0: write `"jsonrpc": "2.0"`')
+    return call
+
+
+async def _answer(tasks: AgentTasks, agent: str, call: RpcCall, request: Request) -> Response:
+    check_version(request)
+    method = METHODS.get(call.method, call.method)
+    is_old = call.method != method
+    told = result_of if is_old else _as_it_is
+    params = params_of(method, call.params) if is_old else call.params
+    result = await perform(tasks, agent, method, params, request)
+    if isinstance(result, AsyncGenerator):
+        return _stream(call.id, result, told)
+    return json_answer({"jsonrpc": "2.0", "id": call.id, "result": told(result)})
+
+
+def _as_it_is(result: Json) -> Json:
+    return result
+
+
+def _refusal(rpc_id: RpcId, problem: Problem) -> Json:
+    return {"jsonrpc": "2.0", "id": rpc_id, "error": error_of(problem)}
+
+
+def _stream(rpc_id: RpcId, events: AsyncGenerator[Json], told: Callable[[Json], Json]) -> Response:
+    async def frames() -> AsyncGenerator[bytes]:
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    yield frame({"jsonrpc": "2.0", "id": rpc_id, "result": told(event)})
+        except FORESEEN as error:
+            yield frame(_refusal(rpc_id, as_problem(error)))
+
+    return EventStream(frames())
+
+
+def frame(value: Json) -> bytes:
+    """One event of a stream."""
+    return b"data: %s\n\n" % msgspec.json.encode(value)
+
+
+_INTERNAL = -32603
+_INVALID_PARAMS = -32602
+_SERVER_ERROR = 500
+_BAD_REQUEST = 400
+_STATUS = {-32001: 404, -32601: 404}
+"""Over plain HTTP, by the code of JSON-RPC; what a caller did is 400 else."""
+
+
+class _Kind(NamedTuple):
+    code: int
+    reason: str
+
+
+_KINDS = {
+    "unknown-run": _Kind(-32001, "TASK_NOT_FOUND"),
+    "run-erased": _Kind(-32001, "TASK_NOT_FOUND"),
+    "task-not-cancelable": _Kind(-32002, "TASK_NOT_CANCELABLE"),
+    "run-ended": _Kind(-32004, "UNSUPPORTED_OPERATION"),
+    "no-extended-card": _Kind(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    "unknown-version": _Kind(-32009, "VERSION_NOT_SUPPORTED"),
+    "not-json": _Kind(-32700, "JSON_PARSE_ERROR"),
+    "not-a-call": _Kind(-32600, "INVALID_REQUEST"),
+    "unknown-method": _Kind(-32601, "METHOD_NOT_FOUND"),
+}
+
+
+def error_of(problem: Problem) -> dict[str, Any]:
+    """The `error` member of an answer of JSON-RPC: what the caller did is told apart from what happened here."""
+    return {"code": _kind_of(problem).code, "message": problem.detail, "data": [_info(problem)]}
+
+
+def status_of_error(problem: Problem) -> tuple[int, dict[str, Any]]:
+    """The status and the body of an answer over plain HTTP: a google.rpc.Status."""
+    kind = _KINDS.get(problem.code)
+    status = _STATUS.get(kind.code, _BAD_REQUEST) if kind is not None else problem.status
+    error = {"code": status, "status": _info(problem)["reason"], "message": problem.detail}
+    return status, {"error": error | {"details": [_info(problem)]}}
+
+
+def _kind_of(problem: Problem) -> _Kind:
+    own = _INTERNAL if problem.status >= _SERVER_ERROR else _INVALID_PARAMS
+    return _KINDS.get(problem.code, _Kind(own, ""))
+
+
+def _info(problem: Problem) -> dict[str, Any]:
+    reason = _kind_of(problem).reason
+    if not reason:
+        reason = (
+            "INVALID_PARAMS" if problem.code == "invalid-request" else problem.code.replace("-", "_").upper()
+        )
+    return {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": reason,
+        "domain": "a2a-protocol.org",
+        "metadata": {"status": str(problem.status)},
+    }
+
+
+METHODS = {
+    "message/send": "SendMessage",
+    "message/stream": "SendStreamingMessage",
+    "tasks/get": "GetTask",
+    "tasks/cancel": "CancelTask",
+    "tasks/resubscribe": "SubscribeToTask",
+    "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
+    "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
+    "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
+    "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
+    "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
+}
+"""Each method of version 0.3, and what version 1.0 calls it."""
+
+
+def params_of(method: str, params: Json) -> Json:
+    """Parameters of a method as version 1.0 has them; what has not their form is left for its checks."""
+    if method == "ListTaskPushNotificationConfigs":
+        return {"taskId": params.get("id")}
+    if "pushNotificationConfigId" in params:
+        return {"taskId": params.get("id"), "id": params["pushNotificationConfigId"]}
+    if isinstance(push := params.get("pushNotificationConfig"), dict):
+        return {**_push_of(push), "taskId": params.get("taskId")}
+    said, configuration = params.get("message"), params.get("configuration")
+    found = dict(params)
+    if isinstance(said, dict) and isinstance(said.get("parts"), list):
+        found["message"] = {**said, "parts": [_part_of(part) for part in said["parts"]]}
+    if isinstance(configuration, dict):
+        found["configuration"] = {
+            "returnImmediately": configuration.get("blocking") is False,
+            "historyLength": configuration.get("historyLength"),
+            "taskPushNotificationConfig": _push_of(configuration.get("pushNotificationConfig")),
+        }
+    return found
+
+
+def result_of(result: Json) -> Any:
+    """Return what version 1.0 answers, or tells in a stream, as version 0.3 has it."""
+    if "configs" in result:
+        return [_push(one) for one in result["configs"]]
+    if "url" in result:
+        return _push(result)
+    if not result:
+        return None
+    if "task" in result:
+        return _task(result["task"])
+    if "statusUpdate" in result:
+        update = result["statusUpdate"]
+        is_final = update["status"]["state"] not in (WORKING, SUBMITTED)
+        return {**update, "kind": "status-update", "status": _status(update["status"]), "final": is_final}
+    if "artifactUpdate" in result:
+        update = result["artifactUpdate"]
+        return {**update, "kind": "artifact-update", "artifact": _with_parts(update["artifact"])}
+    return _task(result)
+
+
+def _push_of(push: Any) -> Any:
+    about = push.get("authentication") if isinstance(push, dict) else None
+    if not isinstance(about, dict):
+        return push
+    schemes = about.get("schemes") or [""]
+    return {**push, "authentication": {"scheme": schemes[0], "credentials": about.get("credentials") or ""}}
+
+
+def _push(config: Json) -> Json:
+    found = {key: value for key, value in config.items() if key in ("id", "url", "token")}
+    if "authentication" in config:
+        found["authentication"] = {"schemes": [config["authentication"]["scheme"]]}
+    return {"taskId": config["taskId"], "pushNotificationConfig": found}
+
+
+def _part_of(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    file = part.get("file")
+    if part.get("kind") != "file" or not isinstance(file, dict):
+        return {key: value for key, value in part.items() if key != "kind"}
+    names = {"bytes": "raw", "uri": "url", "name": "filename", "mimeType": "mediaType"}
+    return {names[key]: value for key, value in file.items() if key in names}
+
+
+def _task(task: Json) -> Json:
+    found = {**task, "kind": "task", "status": _status(task["status"])}
+    if "artifacts" in task:
+        found["artifacts"] = [_with_parts(artifact) for artifact in task["artifacts"]]
+    if "history" in task:
+        found["history"] = [_message(said) for said in task["history"]]
+    return found
+
+
+def _status(status: Json) -> Json:
+    state = status["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
+    return {**status, "state": state} | (
+        {"message": _message(status["message"])} if "message" in status else {}
+    )
+
+
+def _message(said: Json) -> Json:
+    return {**_with_parts(said), "kind": "message", "role": said["role"].removeprefix("ROLE_").lower()}
+
+
+def _with_parts(holder: Json) -> Json:
+    return {**holder, "parts": [_part(part) for part in holder["parts"]]}
+
+
+def _part(part: Json) -> Json:
+    if "text" in part:
+        return {"kind": "text", "text": part["text"]}
+    data = part["data"]
+    return {"kind": "data", "data": data if isinstance(data, dict) else {"value": data}}
+
+
+Length = Annotated[int | None, Query(alias="historyLength")]
+
+
+def add_http_json_routes(routes: APIRouter, tasks: AgentTasks) -> None:
+    """Adds the routes of the binding: those with a verb behind the task's id come first."""
+
+    async def answer(
+        agent: str, method: str, params: Json | None, request: Request, **of_path: str
+    ) -> Response:
+        problem = None
+        try:
+            check_version(request)
+            wanted = params if params is not None else await _body(request) | of_path
+            result = await perform(tasks, agent, method, wanted, request)
+            found = _http_stream(result) if isinstance(result, AsyncGenerator) else json_answer(result)
+        except FORESEEN as error:
+            problem = as_problem(error)
+            found = _http_refusal(problem)
+        count_request(request, "a2a", request.scope["route"].path, problem)
+        return found
+
+    @routes.post(f"{AGENT}/message:send", summary="A message to an agent")
+    async def post_message(agent: str, request: Request) -> Response:
+        return await answer(agent, "SendMessage", None, request)
+
+    @routes.post(f"{AGENT}/message:stream", summary="The same, with what happens on the way")
+    async def post_stream(agent: str, request: Request) -> Response:
+        return await answer(agent, "SendStreamingMessage", None, request)
+
+    @routes.post(f"{AGENT}/tasks/{{run}}:cancel", summary="End a task")
+    async def post_cancel(agent: str, run: str, request: Request) -> Response:
+        return await answer(agent, "CancelTask", None, request, id=run)
+
+    @routes.api_route(f"{AGENT}/tasks/{{run}}:subscribe", methods=["GET", "POST"], summary="Follow a task")
+    async def subscribe(agent: str, run: str, request: Request) -> Response:
+        return await answer(agent, "SubscribeToTask", {"id": run}, request)
+
+    pushes = f"{AGENT}/tasks/{{run}}/pushNotificationConfigs"
+
+    @routes.post(pushes, summary="Have an address told how a task goes")
+    async def post_push(agent: str, run: str, request: Request) -> Response:
+        return await answer(agent, "CreateTaskPushNotificationConfig", None, request, taskId=run)
+
+    @routes.get(pushes, summary="The addresses of a task")
+    async def get_pushes(agent: str, run: str, request: Request) -> Response:
+        return await answer(agent, "ListTaskPushNotificationConfigs", {"taskId": run}, request)
+
+    @routes.get(f"{pushes}/{{push}}", summary="An address of a task")
+    async def get_push(agent: str, run: str, push: str, request: Request) -> Response:
+        return await answer(agent, "GetTaskPushNotificationConfig", {"taskId": run, "id": push}, request)
+
+    @routes.delete(f"{pushes}/{{push}}", summary="Have an address told no more")
+    async def delete_push(agent: str, run: str, push: str, request: Request) -> Response:
+        return await answer(agent, "DeleteTaskPushNotificationConfig", {"taskId": run, "id": push}, request)
+
+    @routes.get(f"{AGENT}/tasks/{{run}}", summary="A task")
+    async def get_task(agent: str, run: str, request: Request, length: Length = None) -> Response:
+        return await answer(agent, "GetTask", {"id": run, "historyLength": length}, request)
+
+    @routes.get(f"{AGENT}/tasks", summary="Tasks")
+    async def get_tasks(  # noqa: PLR0913 - as the protocol names them
+        agent: str,
+        request: Request,
+        context: Annotated[str, Query(alias="contextId")] = "",
+        status: str = "",
+        size: Annotated[int, Query(alias="pageSize")] = 50,
+        token: Annotated[str, Query(alias="pageToken")] = "",
+        length: Length = None,
+        artifacts: Annotated[bool, Query(alias="includeArtifacts")] = False,
+    ) -> Response:
+        wanted: Json = {"contextId": context, "status": status, "pageSize": size, "pageToken": token}
+        wanted |= {"historyLength": length, "includeArtifacts": artifacts}
+        return await answer(agent, "ListTasks", wanted, request)
+
+
+async def _body(request: Request) -> Json:
+    try:
+        found: Any = msgspec.json.decode(await body.read(request) or b"{}", type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, "not-json", f"the body is not a JSON object: {error}") from error
+    return dict(found)
+
+
+def _http_refusal(problem: Problem) -> Response:
+    status, content = status_of_error(problem)
+    return json_answer(content, status)
+
+
+def _http_stream(events: AsyncGenerator[Json]) -> Response:
+    async def frames() -> AsyncGenerator[bytes]:
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    yield frame(event)
+        except FORESEEN as error:
+            yield frame(status_of_error(as_problem(error))[1])
+
+    return EventStream(frames())
+
+
+CARD = f"{AGENT}/.well-known/agent-card.json"
 
 
 def router(runs: RunService) -> APIRouter:
@@ -43,6 +393,6 @@ def router(runs: RunService) -> APIRouter:
     async def get_keys() -> Response:
         return json_answer(signer.keys if signer is not None else {"keys": []})
 
-    bindings.add_json_rpc_routes(routes, tasks)
-    bindings.add_http_json_routes(routes, tasks)
+    add_json_rpc_routes(routes, tasks)
+    add_http_json_routes(routes, tasks)
     return routes
