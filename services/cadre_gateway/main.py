@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from cadre.adapters.addresses import is_loopback
-from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
+from cadre.adapters.oidc import check_packages, read_oidc_settings
 from cadre.deploy.tenants import TENANT_FILE
 from cadre.errors import SettingError
 from cadre.service.frame import Called, run, run_serving

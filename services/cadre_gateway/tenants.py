@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from starlette.datastructures import Headers
 
-from cadre.adapters.oidc.settings import OidcSettings, check_packages
+from cadre.adapters.oidc import OidcSettings, check_packages
 from cadre.deploy import nats_files
 from cadre.deploy.tenants import (
     ADMIN_KEY,

@@ -15,23 +15,21 @@ from fastapi import APIRouter
 from cadre.adapters.addresses import is_loopback
 from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
-from cadre.adapters.nats.cards_at_rest import retire
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.object_store import NatsSnapshots
-from cadre.adapters.nats.reading.archive import NatsArchive
-from cadre.adapters.nats.reading.history import History, watch_deltas
+from cadre.adapters.nats.reading.history import History, NatsArchive, watch_deltas
 from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
+from cadre.adapters.nats.registry import retire
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.adapters.nats.sessions import NatsSessions
-from cadre.adapters.nats.storage import NatsStorage
-from cadre.adapters.nats.streams.start_claims import NatsStartClaims
+from cadre.adapters.nats.streams.fenced_value import NatsStartClaims
+from cadre.adapters.nats.streams.store_watch import NatsStorage
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.adapters.oidc.provider import OidcProvider
-from cadre.adapters.oidc.settings import OidcSettings
+from cadre.adapters.oidc import OidcProvider, OidcSettings
 from cadre.api.access import SignInWays
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry

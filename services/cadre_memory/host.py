@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex

@@ -9,11 +9,10 @@ from functools import partial
 
 from cadre import __version__
 from cadre.adapters.nats.bus import hear_interrupts
+from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.quarantine import NatsQuarantine
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.seed_secret import pool_secret
 from cadre.delivery.fair_limiter import FairLimiter

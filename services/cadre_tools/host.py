@@ -7,10 +7,10 @@ from functools import partial
 
 from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.nats.bus import hear_interrupts
+from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
-from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex

@@ -16,7 +16,7 @@ from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.reading.history import History
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.journal.entry import Entry
 from cadre.protocol.topology import Topology
@@ -141,7 +141,7 @@ async def test_metrics_are_told_while_a_readers_server_is_away(watched: Watched)
             return bool(is_seen and lags and {"cadre_dead_letters", "cadre_approvals_waiting"} <= shown)
 
         await until(told)
-        names = [one["name"] for one in await listing.consumers(watched.nc, stream)]
+        names = [one["name"] for one in await jetstream.consumers(watched.nc, stream)]
         assert "agent-boss" in names
         assert READER not in names
         assert len(names) == len(set(names))

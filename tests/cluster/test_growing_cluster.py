@@ -11,9 +11,9 @@ from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.fenced_value import NatsStartClaims
 from cadre.adapters.nats.streams.growth import grow
 from cadre.adapters.nats.streams.provision import existing, provision
-from cadre.adapters.nats.streams.start_claims import NatsStartClaims
 from cadre.errors import Fenced, RetryableError
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import Topology, task_id

@@ -10,8 +10,7 @@ import pytest
 from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream

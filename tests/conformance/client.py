@@ -10,9 +10,8 @@ import sys
 from typing import Any
 
 from cadre.adapters.mcp.rounds import McpToolError
-from cadre.adapters.mcp.server import McpServer
+from cadre.adapters.mcp.server import McpServer, McpTool
 from cadre.adapters.mcp.server_file import read_servers
-from cadre.adapters.mcp.toolset import McpTool
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import InvalidArguments
 

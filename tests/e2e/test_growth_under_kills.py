@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cadre.adapters.nats.streams import listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.generations import generation_of
 from harness.command import Commands, commands_of, only_line
 from harness.patience import eventually, patience
@@ -162,8 +162,8 @@ def journals(stack: Stack) -> dict[str, set[str]]:
             for shard in range(topology.shards):
                 stream = topology.stream(shard)
                 subjects = [
-                    *await listing.subjects(platform.nc, stream, topology.journals_of_shard(shard)),
-                    *await listing.subjects(platform.nc, stream, topology.inbox_filter(shard, "worker")),
+                    *await jetstream.subjects(platform.nc, stream, topology.journals_of_shard(shard)),
+                    *await jetstream.subjects(platform.nc, stream, topology.inbox_filter(shard, "worker")),
                 ]
                 found[stream] = {topology.parse(subject)[0] for subject in subjects}
                 assert {topology.stream_of(tree) for tree in found[stream]} <= {stream}

@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.nats.streams import listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.nats_users import team_roles
 from cadre.protocol.rollout import Rollout, Share
 from cadre.protocol.topology import run_id_of
@@ -68,7 +68,7 @@ def consumers(stack: SecuredStack) -> set[str]:
     async def ask(platform: Platform) -> set[str]:
         streams = map(platform.topology.stream, range(platform.topology.shards))
         return {
-            str(one["name"]) for stream in streams for one in await listing.consumers(platform.nc, stream)
+            str(one["name"]) for stream in streams for one in await jetstream.consumers(platform.nc, stream)
         }
 
     async def asked() -> set[str]:

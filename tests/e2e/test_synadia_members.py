@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cadre.adapters.nats.streams import listing
+from cadre.adapters.nats.streams import jetstream
 from harness.patience import eventually
 from harness.stack import Gateway, Service, Stack
 
@@ -131,10 +131,10 @@ async def test_what_was_said_to_it_is_erased_with_the_run(deployment: Deployment
     assert "Basalt" in gateway.succeeded(run)
     assert gateway.succeeded(kept) == "of no secret"
     async with deployment.stack.platform() as platform:
-        before = [held async for held in listing.messages(platform.nc, "CADRE-REMOTE", "cadre.remote.>")]
+        before = [held async for held in jetstream.messages(platform.nc, "CADRE-REMOTE", "cadre.remote.>")]
         assert any(b"Basalt" in held.data for held in before)
         assert gateway.request("DELETE", f"/v1/runs/{run}").status_code == 200
-        left = [held async for held in listing.messages(platform.nc, "CADRE-REMOTE", "cadre.remote.>")]
+        left = [held async for held in jetstream.messages(platform.nc, "CADRE-REMOTE", "cadre.remote.>")]
     assert not [held.subject for held in left if b"Basalt" in held.data or run in held.subject]
     assert [held.seq for held in before if run not in held.subject] == [held.seq for held in left]
 

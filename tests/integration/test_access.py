@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.cli.main import group
 from cadre.client import AsyncClient, Unauthorized
 from cadre.protocol.messages import Origin
@@ -142,7 +142,7 @@ async def test_a_key_that_has_expired_is_none(world: World) -> None:
 async def test_nothing_that_lets_somebody_in_is_stored(world: World) -> None:
     made = await key(world, "viewer")
     stream, subjects = world.topology.automation_stream, world.topology.definitions("key")
-    stored = [held async for held in listing.messages(world.nc, stream, subjects)]
+    stored = [held async for held in jetstream.messages(world.nc, stream, subjects)]
     assert any(made["id"].encode() in held.data for held in stored)
     assert not any(made["token"].rpartition("_")[2].encode() in held.data for held in stored)
 

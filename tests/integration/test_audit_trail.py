@@ -1,6 +1,6 @@
 """The audit trail of a gateway that asks nobody who they are, and the stream that keeps it."""
 
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from integration.gateway_world import World
 
 
@@ -9,13 +9,13 @@ async def test_nobody_takes_anything_out_of_the_trail(world: World) -> None:
     answer = await world.http.post(f"/v1/runs/{run}/cancel", headers={"Cadre-User": "ann"})
     assert answer.status_code == 200
     stream = world.topology.audit_stream
-    [last] = await listing.newest(world.nc, stream, 1)
+    [last] = await jetstream.newest(world.nc, stream, 1)
     for subject, body in (
         (f"STREAM.PURGE.{stream}", {}),
         (f"STREAM.MSG.DELETE.{stream}", {"seq": last.seq}),
     ):
         assert "error" in await jetstream.api(world.nc, subject, body), subject
-    assert [last] == await listing.newest(world.nc, stream, 1)
+    assert [last] == await jetstream.newest(world.nc, stream, 1)
     [told] = (await world.http.get("/v1/audit", params={"target": run})).json()["entries"]
     assert (told["who"], told["action"], told.get("key")) == ("ann", "run.cancel", None)
 

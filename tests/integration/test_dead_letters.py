@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS, encode
 from cadre.journal import events as ev

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
-from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.server_clock import SystemClock
 from cadre.adapters.nats.streams import jetstream

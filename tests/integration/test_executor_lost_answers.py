@@ -5,9 +5,9 @@ import functools
 import msgspec
 import pytest
 
+from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
-from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.server_clock import SystemClock
 from cadre.errors import OutcomeUnknown

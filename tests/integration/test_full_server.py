@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.nats.storage import NatsStorage, StorageUsage, account_usages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import check
+from cadre.adapters.nats.streams.store_watch import NatsStorage, StorageUsage, account_usages
 from cadre.errors import BusFull, BusUnavailable
 from cadre.journal.events import ToolAnswered
 from cadre.protocol.topology import call_id

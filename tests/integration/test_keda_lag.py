@@ -11,8 +11,7 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.queues.consumers import provision_roles
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.render import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values

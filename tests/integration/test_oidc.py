@@ -10,7 +10,7 @@ import httpx2
 import jwt
 import pytest
 
-from cadre.adapters.nats.streams import listing
+from cadre.adapters.nats.streams import jetstream
 from harness.nats_server import NatsServer
 from harness.oidc_provider import CLIENT_ID, OidcProviderServer, SigningKey
 from harness.patience import until
@@ -263,7 +263,7 @@ async def test_the_provider_is_asked_again_when_its_word_has_expired(
     await browser.sign_in("ann")
     token = browser.http.cookies["cadre_session"]
     stream, subjects = world.topology.automation_stream, world.topology.definitions("key")
-    stored = [held.data async for held in listing.messages(world.nc, stream, subjects)]
+    stored = [held.data async for held in jetstream.messages(world.nc, stream, subjects)]
     assert not any(refresh.encode() in data for data in stored for refresh in provider.refresh_tokens())
     provider.people["ann"] = {"roles": ["viewer"]}
 

@@ -8,11 +8,10 @@ import pytest
 
 from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.dead_letters import NatsDeadLetters
+from cadre.adapters.nats.dead_letters import NatsDeadLetters, NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.object_store import NatsSnapshots
-from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision

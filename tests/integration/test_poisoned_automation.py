@@ -12,8 +12,7 @@ import httpx2
 import pytest
 
 from cadre.adapters.nats.queues.consumers import ENDLESS
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.protocol.subjects import Subject

@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_limiter import FairLimiter

@@ -12,9 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.adapters.nats import registry as nats_registry
-from cadre.adapters.nats.cards_at_rest import keep_card, retire, take_card_away
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.registry import NatsRegistry, keep_card, retire, take_card_away
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision

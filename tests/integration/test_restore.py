@@ -22,10 +22,9 @@ from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.queues.consumers import ensure_consumer
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.backup import DIGESTS, MANIFEST, read_backup
-from cadre.adapters.nats.streams.provision import provision, stream_names
-from cadre.adapters.nats.streams.restore_marker import read_mark
+from cadre.adapters.nats.streams.provision import provision, read_mark, stream_names
 from cadre.errors import SetupError
 from cadre.protocol.access import ApiKey, AuditEntry
 from cadre.protocol.topology import Topology
@@ -95,7 +94,7 @@ async def state(url: str) -> dict[str, Any]:
         for name in stream_names(TOPOLOGY):
             info = await jetstream.stream_info(nc, name)
             if info is not None:
-                queues = [one["name"] for one in await listing.consumers(nc, name)]
+                queues = [one["name"] for one in await jetstream.consumers(nc, name)]
                 found[name] = info["state"]["messages"], info["state"]["last_seq"], sorted(queues)
         if TOPOLOGY.automation_stream in found:
             found["keys"] = [one.id for one in await keys_of(nc).all() if isinstance(one, ApiKey)]

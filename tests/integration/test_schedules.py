@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.nats.streams import listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.client.client import AsyncClient
 from cadre.client.errors import NotFound
 from cadre.delivery.codec import unpack_record
@@ -28,7 +28,7 @@ async def tasks_of(world: World, agent: str) -> list[Task]:
     found = []
     for shard in range(world.topology.shards):
         stream, inbox = world.topology.stream(shard), world.topology.inbox_filter(shard, agent)
-        async for held in listing.messages(world.nc, stream, inbox):
+        async for held in jetstream.messages(world.nc, stream, inbox):
             record = await unpack_record(held.data, world.blobs)
             if isinstance(record, Task):
                 found.append(record)

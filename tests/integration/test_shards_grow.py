@@ -15,16 +15,15 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.queues.consumers import ensure_consumer
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.backup import back_up, read_backup
+from cadre.adapters.nats.streams.fenced_value import NatsStartClaims
 from cadre.adapters.nats.streams.growth import grow
 from cadre.adapters.nats.streams.provision import check, existing, provision
 from cadre.adapters.nats.streams.restore import RestoreListener, restore
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
-from cadre.adapters.nats.streams.start_claims import NatsStartClaims
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import Fenced, SetupError
 from cadre.protocol.cards import AgentCard
@@ -69,7 +68,7 @@ async def inboxes(nc: NatsClient, topology: Topology, run: str) -> set[str]:
     found = set[str]()
     for shard in range(topology.shards):
         everything = topology.below(Subject.INBOX, shard=shard)
-        for subject in await listing.subjects(nc, topology.stream(shard), everything):
+        for subject in await jetstream.subjects(nc, topology.stream(shard), everything):
             found.add(topology.parse(subject)[0])
     return {one for one in found if one[:-1] == run[:-1]}
 
@@ -95,7 +94,7 @@ async def test_a_deployment_grows_and_its_trees_stay(nc: NatsClient, settings: S
     assert shards == set(range(5))
     # The queues are there, each for its own shard.
     for shard in range(2, 5):
-        (queue,) = await listing.consumers(nc, after.stream(shard))
+        (queue,) = await jetstream.consumers(nc, after.stream(shard))
         assert queue["name"] == "agent-a"
         assert queue["config"]["filter_subject"] == after.inbox_filter(shard, "a")
     # A service that starts later, or is still an earlier one, finds nothing wrong with any stream.
@@ -240,7 +239,9 @@ async def test_a_claim_keeps_a_gateway_that_does_not_know_of_it_from_starting(
     await bus.start(task(free), "gateway")
     # Sent again, it is the same task.
     await bus.start(task(free), "gateway")
-    held = [one async for one in listing.messages(nc, stale.stream_of(free), stale.inbox_of_run(free, free))]
+    held = [
+        one async for one in jetstream.messages(nc, stale.stream_of(free), stale.inbox_of_run(free, free))
+    ]
     assert len(held) == 1
 
 

@@ -14,8 +14,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.reading.archive import NatsArchive
-from cadre.adapters.nats.reading.history import History
+from cadre.adapters.nats.reading.history import History, NatsArchive
 from cadre.delivery.codec import encode
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import Erased

@@ -13,8 +13,7 @@ from cadre.adapters.nats.connection.connect import NatsClient, connect, settled
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.memory import MemoryServer, NatsMemory
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.fair_limiter import FairLimiter

@@ -128,7 +128,7 @@ async def test_a_gateway_that_asks_no_provider_needs_none(monkeypatch: pytest.Mo
 async def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, issuer: str) -> None:
     for variable, value in {"CADRE_OIDC_ISSUER": issuer, **RIGHT}.items():
         monkeypatch.setenv(variable, value)
-    monkeypatch.setattr("cadre.adapters.oidc.settings.find_spec", lambda _: None)
+    monkeypatch.setattr("cadre.adapters.oidc.find_spec", lambda _: None)
     [finding] = await provider()
     assert finding.verdict == "fail"
     assert "pip install 'cadre-agents[oidc]'" in finding.text

@@ -13,8 +13,7 @@ from typing import Any
 import jwt
 import pytest
 
-from cadre.adapters.oidc.provider import OidcProvider
-from cadre.adapters.oidc.settings import OidcSettings
+from cadre.adapters.oidc import OidcProvider, OidcSettings
 from cadre.errors import ProviderUnavailable, SettingError
 from cadre_gateway.access.oidc_tokens import (
     MAX_AGE_SECONDS,

@@ -7,8 +7,7 @@ import time
 import uvloop
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.delivery.codec import unpack_code_call
 from cadre.protocol.messages import CodeFinished
 from cadre.service.frame import calm_collector

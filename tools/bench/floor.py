@@ -3,8 +3,7 @@
 import asyncio
 from uuid import uuid4
 
-from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS
 from cadre.delivery.fair_limiter import FairLimiter

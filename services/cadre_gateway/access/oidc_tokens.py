@@ -18,8 +18,15 @@ import jwt
 import msgspec
 
 from cadre.adapters.nats.automations import NatsDefinitions
-from cadre.adapters.oidc.provider import OidcProvider, ProviderMetadata, TokenAnswer, TokenRefused
-from cadre.adapters.oidc.settings import EVERYBODY, Grant, OidcSettings
+from cadre.adapters.oidc import (
+    EVERYBODY,
+    Grant,
+    OidcProvider,
+    OidcSettings,
+    ProviderMetadata,
+    TokenAnswer,
+    TokenRefused,
+)
 from cadre.errors import Fenced, ProviderUnavailable, RetryableError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey, Rights

@@ -11,8 +11,7 @@ from hashlib import sha256
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from cadre.adapters.oidc.provider import OidcProvider, TokenRefused
-from cadre.adapters.oidc.settings import OidcSettings
+from cadre.adapters.oidc import OidcProvider, OidcSettings, TokenRefused
 from cadre.api.access import MadeKey
 from cadre.errors import ProviderUnavailable
 from cadre_gateway.access.api_keys import ApiKeys

@@ -4,10 +4,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from cadre.adapters.nats.automations import GIVEN_UP, GivenUpTick
-from cadre.adapters.nats.quarantine import AutomationQuarantine
+from cadre.adapters.nats.dead_letters import AutomationQuarantine
 from cadre.adapters.nats.queues.consumers import ENDLESS
-from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import Handler, NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode
 from cadre.delivery.quarantine import Quarantine

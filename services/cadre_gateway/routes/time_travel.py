@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.models.request_body import as_seen, chat_body, limits_of, sent_body
-from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import NatsArchive
 from cadre.api.runs import Accepted, ModelCallPlace, SentRequest
 from cadre.delivery.hash_chain import Broken, ChainCheck
 from cadre.engine.model_choice import model_at

@@ -10,8 +10,8 @@ from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.adapters.nats.storage import NatsStorage
-from cadre.adapters.nats.streams.start_claims import NatsStartClaims
+from cadre.adapters.nats.streams.fenced_value import NatsStartClaims
+from cadre.adapters.nats.streams.store_watch import NatsStorage
 from cadre.api.runs import RunSummary
 from cadre.api.statistics import Figures
 from cadre.automation.standing_budget import BudgetSpec, BudgetState, BudgetUse

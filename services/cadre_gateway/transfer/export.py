@@ -15,7 +15,7 @@ import msgspec
 
 from cadre import __version__
 from cadre.adapters.nats.blobs import refs_in
-from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import NatsArchive
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.codec import decode
 from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage

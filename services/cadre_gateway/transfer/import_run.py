@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.adapters.nats.blobs import refs_in
-from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import NatsArchive
 from cadre.adapters.nats.reading.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.codec import decode

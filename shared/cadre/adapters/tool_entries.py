@@ -9,9 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 from cadre.adapters import die_with_parent
-from cadre.adapters.mcp.server import McpServer
+from cadre.adapters.mcp.server import McpServer, McpTool
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
-from cadre.adapters.mcp.toolset import McpTool
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import brings_tools, read_agent, runs_program
 from cadre.spec.kinds import facts_of

@@ -13,11 +13,11 @@ import msgspec
 from cadre.adapters.local_stack import find_nats, model_settings
 from cadre.adapters.models.model_chain import ModelChain
 from cadre.adapters.nats.bus import hear_interrupts
+from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.quarantine import NatsQuarantine
+from cadre.adapters.nats.queues.consumers import NatsQueuedCalls
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.queues.queued_calls import NatsQueuedCalls
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS, NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey

@@ -5,8 +5,7 @@ import logging
 from collections.abc import Collection
 from functools import partial
 
-from cadre.adapters.nats.queues.delivery import Handler
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import Handler, Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError

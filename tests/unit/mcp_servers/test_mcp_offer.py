@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.mcp.server import value_of
+from cadre.adapters.mcp.server import McpTool, name_for, tools_of, value_of
 from cadre.adapters.mcp.server_file import read_servers
-from cadre.adapters.mcp.toolset import McpTool, name_for, tools_of
 from cadre.spec.names import NAME
 from cadre.tool import File, ToolContext
 

@@ -98,7 +98,7 @@ class Rounds:
     async def _send(self, call: CallSoFar) -> CallToolResult:
         from mcp_types import InputRequiredResult
 
-        from cadre.adapters.mcp.tasks import BegunTask
+        from cadre.adapters.mcp.session import BegunTask
 
         answers = _told(call)
         found: CallAnswer = await self._request(

@@ -1,8 +1,5 @@
-"""Hold one session with an MCP server over stdio or streamable HTTP.
-
-Messages declare the abilities of this client, and carry the
-headers of their run.
-"""
+"""Hold one session with an MCP server over stdio or streamable HTTP: its versions asked for, its slow answers waited
+for, its extension for tasks."""
 
 from __future__ import annotations
 
@@ -14,12 +11,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import httpx2
 import mcp_types
 import pydantic
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -27,14 +25,61 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.inbound import MCP_METHOD_HEADER
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
-from mcp_types import CLIENT_CAPABILITIES_META_KEY
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CallToolResult, Request, RequestParams, Result
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from cadre.adapters.http_options import http_options
-from cadre.adapters.mcp.probe import PROBE, VersionProbe, WatchedStream, newest
 from cadre.adapters.mcp.server_file import Endpoint
-from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskRequest, TaskRequestParams, TasksExtension
 from cadre.errors import CadreError
+
+
+class ServersTask(Result):
+    """A task of the server, with its answer once there is one."""
+
+    result_type: Literal["task"] | Literal["complete"] = "complete"
+    task_id: str
+    status: Literal["working", "input_required", "completed", "cancelled", "failed"]
+    status_message: str | None = None
+    poll_interval_ms: float | None = None
+    input_requests: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class BegunTask(Result):
+    """What a call is answered with that goes on as a task."""
+
+    result_type: Literal["task"] = "task"
+    task_id: str
+    poll_interval_ms: float | None = None
+
+
+class TaskRequestParams(RequestParams):
+    """The parameters of requests about a task."""
+
+    task_id: str
+    input_responses: dict[str, Any] | None = None
+
+
+class TaskRequest(Request[TaskRequestParams, str]):
+    """A request about a task."""
+
+    name_param = "taskId"
+
+
+class TasksExtension(ClientExtension):
+    """Declares that calls may be answered with tasks."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """The one result that it adds; whoever calls a tool goes on with it."""
+        return (ResultClaim(result_type="task", model=BegunTask, resolve=_not_here),)
+
+
+async def _not_here(begun: BegunTask, context: ClaimContext) -> CallToolResult:
+    raise NotImplementedError(f"task {begun.task_id} of {context.tool_name} is awaited by its caller")
+
 
 log = logging.getLogger("cadre.mcp")
 
@@ -400,3 +445,91 @@ def _declare_what_is_done(message: SessionMessage) -> None:
         params["capabilities"].pop("elicitation", None)
     declared = params.get("_meta", {}).get(CLIENT_CAPABILITIES_META_KEY, {})
     declared.get("elicitation", {}).pop("url", None)
+
+
+PROBE = "server/discover"
+_LATE_SECONDS = 20.0
+"""Beyond the 10 s of the package; a server that answers no question that it does not know is waited for in vain."""
+
+
+class VersionProbe:
+    """Sees the question leave and its answer come."""
+
+    def __init__(self) -> None:
+        self._asked: set[object] = set()
+        """Ids of the requests that nothing was said to."""
+        self._was_given_up = False
+        """A session of before 2026 was begun without its answer."""
+        self._answered = asyncio.Event()
+        self._answer: object = None
+
+    def sent(self, message: SessionMessage) -> None:
+        """Takes note of a message to the server."""
+        request = message.message
+        if not isinstance(request, mcp_types.JSONRPCRequest):
+            return
+        if request.method == PROBE:
+            self._asked.add(request.id)
+        elif request.method == "initialize":
+            self._was_given_up = bool(self._asked)
+
+    def received(self, item: object) -> None:
+        """Takes note of what has come from the server."""
+        message = getattr(item, "message", None)
+        if (
+            isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
+            and message.id in self._asked
+        ):
+            self._asked.remove(message.id)
+            self._answer = getattr(message, "result", None)
+            self._answered.set()
+
+    async def late_answer(self) -> mcp_types.DiscoverResult | None:
+        """The answer that the package did not wait for; None where there is none, or one of a server of before 2026."""
+        if not self._was_given_up:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LATE_SECONDS):
+                await self._answered.wait()
+        try:
+            found = mcp_types.DiscoverResult.model_validate(self._answer)
+        except pydantic.ValidationError:
+            return None
+        return found if newest(found) is not None else None
+
+
+def newest(known: mcp_types.DiscoverResult) -> str | None:
+    """The newest version of the protocol of 2026 that both sides speak."""
+    both = [version for version in MODERN_PROTOCOL_VERSIONS if version in known.supported_versions]
+    return both[-1] if both else None
+
+
+class WatchedStream:
+    """The stream of a server, which reports each piece and the end."""
+
+    def __init__(self, stream: Any, came: Callable[[object], None], ended: Callable[[], None]) -> None:
+        self._stream = stream
+        self._came = came
+        self._ended = ended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> WatchedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            item = await self._stream.__anext__()
+        except BaseException:
+            self._ended()
+            raise
+        self._came(item)
+        return item
+
+    async def __aenter__(self) -> WatchedStream:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.protocol.access import AuditEntry
@@ -34,7 +34,7 @@ class NatsAudit:
 
     async def newest(self, limit: int, before: int | None = None) -> list[StoredAudit]:
         """At most `limit` entries, newest first; with `before`, those below that sequence."""
-        found = await listing.newest(self._nc, self._topology.audit_stream, limit, before)
+        found = await jetstream.newest(self._nc, self._topology.audit_stream, limit, before)
         return [StoredAudit(held.seq, _entry(held.data)) for held in found]
 
 

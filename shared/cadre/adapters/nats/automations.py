@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.automation.notice import NoticeDelivery
 from cadre.delivery.codec import decode, encode
@@ -57,7 +57,7 @@ class NatsDefinitions(Generic[D]):
     async def all(self) -> list[D | UnreadableMessage]:
         """Returns all definitions, by name; in the place of one that this version cannot read, why."""
         found: dict[str, D | UnreadableMessage] = {}
-        async for held in listing.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
+        async for held in jetstream.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
             try:
                 found[held.subject] = decode(held.data, self._form)
             except UnreadableMessage as error:
@@ -66,7 +66,7 @@ class NatsDefinitions(Generic[D]):
 
     async def has_any(self) -> bool:
         """Whether there is any definition."""
-        async for _ in listing.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
+        async for _ in jetstream.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
             return True
         return False
 

@@ -12,10 +12,9 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.object_store import NatsObjects, ObjectEntry
+from cadre.adapters.nats.object_store import NatsObjects, ObjectEntry, sweep
 from cadre.adapters.nats.server_clock import SystemClock
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.sweep import sweep
 from cadre.errors import BlobMissing, BusFull, Fenced
 from cadre.ports import Blobs, Clock
 from cadre.protocol.topology import Topology

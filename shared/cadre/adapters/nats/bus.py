@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.start_claims import IN_FLIGHT_PAUSES
+from cadre.adapters.nats.streams.fenced_value import IN_FLIGHT_PAUSES
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.delivery.persons_order import follows_of, read_record

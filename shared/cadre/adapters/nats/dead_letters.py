@@ -1,20 +1,20 @@
-"""Dead letters in JetStream: the server's advisory about a message that nobody handles, and that message.
-
-A letter is an advisory kept in a stream of its own; its sequence there is its id. The message stays in its shard, where
-the advisory names it by sequence, until it is removed with its tree.
-"""
+"""Dead letters in JetStream: the server's advisory about a message that no worker handles, and that message; and
+quarantine records, each on a subject of its own with the effects of its tree."""
 
 import asyncio
+import logging
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import FIRST_ID, RETRIED, StoredMessage, message_id
-from cadre.delivery.codec import decode
+from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
+from cadre.ports import QuarantineRecord
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 _NEVER_HANDLED = "delivered as often as the queue delivers a message, and never handled"
@@ -57,7 +57,7 @@ class NatsDeadLetters:
 
     async def newest(self, limit: int, before: int | None = None) -> list[DeadLetter]:
         """Returns at most `limit` letters, newest first; with `before`, those that are older than that one."""
-        found = await listing.newest(self._nc, self._stream, limit, before)
+        found = await jetstream.newest(self._nc, self._stream, limit, before)
         return list(await asyncio.gather(*map(self._whole, found)))
 
     async def read(self, letter: int) -> DeadLetter | None:
@@ -110,3 +110,51 @@ class NatsDeadLetters:
             message=message,
             headers=headers,
         )
+
+
+log = logging.getLogger("cadre.trial")
+
+_CLEARED_TTL = "1s"
+
+
+class NatsQuarantine:
+    """Implements `ports.QuarantineStore` on the deployment's shards."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._topology = topology
+
+    async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
+        stream, subject = self._place(tree, seq)
+        held = await jetstream.last(self._nc, stream, subject)
+        if held is None:
+            return None
+        if not held.data:
+            return QuarantineRecord(seq=seq), held.seq
+        try:
+            return decode(held.data, QuarantineRecord), held.seq
+        except UnreadableMessage as error:
+            log.warning("mark on %s ignored: %s", held.subject, error)
+            return QuarantineRecord(seq=seq), held.seq
+
+    async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
+        _, subject = self._place(tree, record.seq)
+        return await jetstream.append(
+            self._nc, subject, encode(record), expect=fence, headers={jetstream.ROLLUP: "sub"}
+        )
+
+    async def clear(self, tree: str, seq: int) -> None:
+        # Nothing in its place, which soon goes by itself: removing messages is not an executor's right.
+        _, subject = self._place(tree, seq)
+        headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _CLEARED_TTL}
+        await jetstream.append(self._nc, subject, b"", headers=headers)
+
+    def _place(self, tree: str, seq: int) -> tuple[str, str]:
+        return self._topology.stream_of(tree), self._topology.quarantine(tree, seq)
+
+
+class AutomationQuarantine(NatsQuarantine):
+    """The same for messages that are about no tree: ticks, events and deliveries, in the stream that they lie in."""
+
+    def _place(self, tree: str, seq: int) -> tuple[str, str]:
+        return self._topology.automation_stream, self._topology.subject(Subject.AUTOMATION_TRIAL, seq=seq)

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.blobs import NatsBlobs, refs_in
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.automation.push import PUSHES
@@ -108,7 +108,7 @@ class NatsErasure:
         exchange = re.compile(rb'"(?:message_id|task)":"(%s[0-9_]*-[0-9]+)"' % re.escape(tree.encode()))
         stream = self._topology.stream_of(tree)
         for subject in self._topology.subjects_of_tree(tree):
-            async for held in listing.messages(self._nc, stream, subject):
+            async for held in jetstream.messages(self._nc, stream, subject):
                 if held.seq >= before:
                     break
                 found.messages.add(held.seq)
@@ -138,12 +138,12 @@ class NatsErasure:
 
     def _sent(self, tree: str) -> AsyncIterator[StoredMessage]:
         subject = self._topology.inbox_of_run(tree, "*")
-        return listing.messages(self._nc, self._topology.stream_of(tree), subject)
+        return jetstream.messages(self._nc, self._topology.stream_of(tree), subject)
 
     async def _inner_entries(self, tree: str) -> AsyncIterator[StoredMessage]:
         last: dict[str, StoredMessage | None] = {}
         subject = self._topology.journals_of_tree(tree)
-        async for held in listing.messages(self._nc, self._topology.stream_of(tree), subject):
+        async for held in jetstream.messages(self._nc, self._topology.stream_of(tree), subject):
             inner = last.get(held.subject)
             if inner is not None and b'"type":"run.finished"' not in inner.data:
                 yield inner
@@ -180,14 +180,14 @@ class NatsErasure:
         for subject in self._topology.dead_subjects:
             if subject.split(".")[-2] != stream:
                 continue
-            async for held in listing.messages(self._nc, self._topology.dead_stream, subject):
+            async for held in jetstream.messages(self._nc, self._topology.dead_stream, subject):
                 if _letter_about(held.data) in messages:
                     await jetstream.delete(self._nc, self._topology.dead_stream, held.seq)
 
     async def has_task(self, tree: str) -> bool:
         """Whether the task of the tree's root lies in an inbox: then an agent may still take it up."""
         stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, tree)
-        async for held in listing.messages(self._nc, stream, subject):
+        async for held in jetstream.messages(self._nc, stream, subject):
             if _is_task(held.data) or _spilled(held.data) is not None:
                 return True
         return False
@@ -198,7 +198,7 @@ class NatsErasure:
         refs: set[str] = set()
         for shard in range(self._topology.shards):
             for consumer in await self._outstanding(self._topology.stream(shard)):
-                async for held in listing.messages(
+                async for held in jetstream.messages(
                     self._nc, consumer.stream, consumer.filter, consumer.handled
                 ):
                     if self._topology.parse(held.subject)[0] == besides:
@@ -219,7 +219,7 @@ class NatsErasure:
 
     async def _outstanding(self, stream: str) -> list[Outstanding]:
         found: list[Outstanding] = []
-        for one in await listing.consumers(self._nc, stream):
+        for one in await jetstream.consumers(self._nc, stream):
             if one["name"] in (self._topology.tracer_consumer(), self._topology.notices_consumer()):
                 continue  # they follow the journals, however far behind
             config = one["config"]

@@ -12,9 +12,8 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats.connection.request_server import RequestServer
-from cadre.adapters.nats.connection.requests import request
-from cadre.adapters.nats.queues.delivery import NatsDelivery
+from cadre.adapters.nats.connection.requests import RequestServer, request
+from cadre.adapters.nats.queues.queue import NatsDelivery
 from cadre.errors import NotPermitted
 from cadre.protocol.topology import Topology, tree_of
 

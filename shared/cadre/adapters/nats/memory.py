@@ -11,8 +11,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.connect import settled
-from cadre.adapters.nats.connection.request_server import RequestServer
-from cadre.adapters.nats.connection.requests import request_apart
+from cadre.adapters.nats.connection.requests import RequestServer, request_apart
 from cadre.errors import CadreError, MemoryRefused, MemoryUnavailable
 from cadre.protocol.memory import (
     ANSWERS,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from nats.aio.client import Client
 
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.storage import account_usages
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import stream_names
+from cadre.adapters.nats.streams.store_watch import account_usages
 from cadre.protocol.topology import Topology
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -67,7 +67,7 @@ async def _lags(nc: Client, stream: str) -> dict[str, int]:
     # Readers that a process makes for itself are nobody's queue.
     return {
         one["name"]: one["num_pending"] + one["num_ack_pending"]
-        for one in await listing.consumers(nc, stream)
+        for one in await jetstream.consumers(nc, stream)
         if one["config"].get("durable_name")
     }
 

@@ -9,8 +9,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.connect import seconds_since_return
-from cadre.adapters.nats.connection.request_server import RequestServer
-from cadre.adapters.nats.connection.requests import request
+from cadre.adapters.nats.connection.requests import RequestServer, request
 from cadre.errors import BusUnavailable, NotPermitted
 from cadre.protocol.topology import Topology
 

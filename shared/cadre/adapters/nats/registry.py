@@ -13,21 +13,25 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 
+import msgspec
 import nats.errors
 from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.registry_view import RegistryView, ServiceKey
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.retry import EVERY_SECOND, retry
+from cadre.engine.toolset import card_of
 from cadre.errors import CadreError, UnreadableMessage
-from cadre.protocol.cards import Presence
+from cadre.protocol.cards import AT_REST, RETIRED, Presence
 from cadre.protocol.rollout import Rollout, rollout_key
 from cadre.protocol.topology import Topology
+from cadre.spec.agent import AgentSpec
 
 log = logging.getLogger("cadre.registry")
 
@@ -331,3 +335,47 @@ def _offered(presence: Presence) -> tuple[str, str]:
     if presence.sandbox is not None:
         return "sandbox", presence.sandbox.pool
     raise ValueError("a presence needs the card of an agent, of a tool or of a sandbox")
+
+
+async def keep_card(nc: Client, topology: Topology, agent: AgentSpec) -> None:
+    """Puts the card in place of a former one. Raises as `jetstream.append`."""
+    # A new blob that nothing names stays for an hour.
+    ref = await NatsBlobs(nc, topology).put(msgspec.json.encode(agent))
+    kept = Presence(
+        instance=AT_REST,
+        host="",
+        pid=0,
+        started_at=time.time(),
+        spec=ref,
+        agent=card_of(agent),
+    )
+    subject = f"$KV.{topology.registry_bucket}.{_key(topology, agent.name)}"
+    await jetstream.append(nc, subject, encode(kept))
+
+
+async def take_card_away(nc: Client, topology: Topology, agent: str) -> bool:
+    """Returns whether there was one. Raises as `jetstream.append`."""
+    bucket, key = topology.registry_bucket, _key(topology, agent)
+    found = await jetstream.last(nc, f"KV_{bucket}", f"$KV.{bucket}.{key}")
+    if found is None or not found.data:
+        return False
+    await remove_key(nc, bucket, key)
+    return True
+
+
+async def retire(
+    nc: Client, topology: Topology, service: ServiceKey, now: float, days: float = AWAY_DAYS
+) -> None:
+    """Takes a service out of the deployment: its card at rest goes, and it is unknown once the replicas that started
+    until now (Unix seconds) are gone. The marker stays for `days`, as long as their keys do. Raises as
+    `jetstream.append`."""
+    if service.kind == "agent":
+        await take_card_away(nc, topology, service.name)
+    marker = Presence(instance=RETIRED, host="", pid=0, started_at=now)
+    key = topology.presence_key(service.kind, service.name, RETIRED)
+    subject = f"$KV.{topology.registry_bucket}.{key}"
+    await jetstream.append(nc, subject, encode(marker), headers={jetstream.TTL: f"{seconds_of(days):.0f}s"})
+
+
+def _key(topology: Topology, agent: str) -> str:
+    return topology.presence_key("agent", agent, AT_REST)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nats.aio.client import Client
 
 from cadre.adapters.nats.queues.consumers import create_consumer, queue_config
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.errors import BusUnavailable
 from cadre.protocol.rollout import SLOTS, Rollout, rollout_key
@@ -90,7 +90,7 @@ class NatsSlots:
         found: dict[int, list[int]] = {}
         names = {self._topology.agent_consumer(agent, slot): slot for slot in range(SLOTS + 1)}
         streams = [self._topology.stream(shard) for shard in self._shards]
-        for consumers in await asyncio.gather(*(listing.consumers(self._nc, one) for one in streams)):
+        for consumers in await asyncio.gather(*(jetstream.consumers(self._nc, one) for one in streams)):
             for one in consumers:
                 if (slot := names.get(one["name"])) is not None:
                     found.setdefault(slot, []).append(one["num_pending"] + one["num_ack_pending"])

@@ -8,7 +8,7 @@ import asyncio
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.delivery.codec import HEADERS
 from cadre.protocol.files import WorkspaceFile
@@ -59,6 +59,6 @@ class NatsFileIndex:
         return FencedValue(self._nc, self._topology.stream_of(tree), subject, WorkspaceFile, _HEADERS)
 
     async def _subjects(self, tree: str) -> list[str]:
-        return await listing.subjects(
+        return await jetstream.subjects(
             self._nc, self._topology.stream_of(tree), self._topology.subject(Subject.FILE, tree=tree)
         )

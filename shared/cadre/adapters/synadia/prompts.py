@@ -1,24 +1,212 @@
-"""The prompts of one agent as tasks: begun, looked after, answered, given up."""
+"""The prompts of one agent as tasks: begun, looked after, answered, given up. Their answers outlive the process that
+gave them: an agent answers to a subject that a stream of JetStream holds."""
 
 from __future__ import annotations
 
 import base64
+import re
+import time
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
 import msgspec
+import nats.errors
+from nats.aio.client import Client
 from synadia_ai.agents import Attachment, Envelope, encode
 
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.remote_agent_tools import RemoteMessage, name_of
-from cadre.adapters.synadia.exchanges import Exchanges
 from cadre.adapters.synadia.link import AgentAbsent, AgentRefused, Link
-from cadre.adapters.synadia.transcript import PromptTranscript
-from cadre.errors import SetupError
+from cadre.adapters.synadia.transcript import (
+    BUSY,
+    ERROR_CODE,
+    PROMPT,
+    REPLIED,
+    UNTAKEN,
+    PromptTranscript,
+    Replied,
+)
+from cadre.errors import BusUnavailable, Fenced, NotPermitted, RetryableError, SetupError, TooLarge
+from cadre.protocol.subjects import exchange_stream, exchange_subject
+from cadre.recent import Recent
 from cadre.spec.agent import AgentSpec
 from cadre.spec.remote_agent import RemoteSpec
 from cadre.spec.yaml_file import read_yaml
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
+
+KEPT_SECONDS = 7 * 86_400
+"""How long the stream holds prompts and answers."""
+
+_FIRST_ANSWER_SECONDS = 5.0
+_MOST_KNOWN = 1_000
+_BATCH = 256
+_TOKEN = re.compile(r"[^\s.*>]+")
+
+
+class Exchanges:
+    """The prompts that one agent was given, and what it has answered. Every method raises AgentAbsent, AgentRefused."""
+
+    def __init__(
+        self, name: str, prefix: str, link: Link, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name = name
+        self._prefix = prefix
+        self._stream = exchange_stream(prefix)
+        self._link = link
+        self._clock = clock
+        self._known: Recent[str, tuple[PromptTranscript, float]] = Recent(_MOST_KNOWN)
+        """What was read of each, and since when nothing was new."""
+        self._unpublished: Recent[str, None] = Recent(_MOST_KNOWN)
+        """Attempts that this process has marked, or may have, and not made."""
+        self._has_stream = False
+
+    async def read(self, task: str) -> PromptTranscript:
+        """What the stream holds of the task."""
+        nc = await self._ready()
+        known, since = self._known.get(task) or (PromptTranscript(), self._clock())
+        before = known.seq
+        try:
+            while True:
+                query = {
+                    "seq": known.seq + 1,
+                    "next_by_subj": f"{self._subject(task)}.>",
+                    "batch": _BATCH,
+                }
+                found = await jetstream.batch(nc, self._stream, query)
+                for message in found:
+                    known.take(message)
+                if len(found) < _BATCH:
+                    break
+        except RetryableError as error:
+            raise AgentAbsent(str(error)) from error
+        self._known[task] = known, since if known.seq == before else self._clock()
+        return known
+
+    def quiet(self, task: str) -> float:
+        """For how many seconds nothing new was read of the task."""
+        found = self._known.get(task)
+        return self._clock() - found[1] if found is not None else 0.0
+
+    async def prompt(self, task: str, payload: bytes, traceparent: str, *, has_files: bool) -> None:
+        """Prompts the agent, unless that was done: who does it once more than was marked waits for what comes of it."""
+        known = await self.read(task)
+        place = self._attempt(task, known.attempts)
+        is_ours = known.is_begun and place in self._unpublished and not known.has_spoken
+        if known.is_begun and not is_ours:
+            return
+        await self.attempt(task, known, payload, traceparent, has_files=has_files, is_marked=is_ours)
+
+    async def attempt(
+        self,
+        task: str,
+        known: PromptTranscript,
+        payload: bytes,
+        traceparent: str,
+        *,
+        has_files: bool,
+        is_marked: bool = False,
+    ) -> None:
+        """Makes the next attempt at the task, or the one that was marked and not made."""
+        info = await self._link.find()
+        await self._link.check_size(info, payload, has_files=has_files)
+        headers = await self._link.signed(info, payload)
+        place = self._attempt(task, known.attempts + (0 if is_marked else 1))
+        if not is_marked and not await self._mark(f"{place}.{PROMPT}", payload):
+            return
+        self._unpublished.pop(place, None)
+        headers |= {"traceparent": traceparent} if traceparent else {}
+        if not await self._is_taken(place, info.prompt_endpoint.subject, payload, headers):
+            self._unpublished[place] = None  # should the mark not be stored
+            await self._append(f"{place}.{UNTAKEN}", b"")
+            self._unpublished.pop(place)
+            raise AgentAbsent(f"{self._name} has not taken the task: it is busy, or has just left")
+
+    async def reply(self, task: str, known: PromptTranscript, message: str, text: str) -> None:
+        """Passes a person's word on to the first question that is open. Said again, it does no harm: the agent hears
+        one answer."""
+        if message in known.replied or not known.queries:
+            return
+        nc = await self._ready()
+        query = next(iter(known.queries.values()))
+        await nc.publish(query.reply_subject, text.encode())
+        told = msgspec.json.encode(Replied(query=query.id, message=message))
+        await self._append(f"{self._attempt(task, known.attempts)}.{REPLIED}", told)
+
+    async def _is_taken(self, place: str, subject: str, payload: bytes, headers: dict[str, str]) -> bool:
+        """Publishes the prompt; False when the first answer to it says that nobody has taken it."""
+        nc = await self._ready()
+        listening = await nc.subscribe(place)
+        try:
+            await nc.publish(subject, payload, reply=place, headers=headers or None)
+            first = await listening.next_msg(timeout=_FIRST_ANSWER_SECONDS)
+        except nats.errors.TimeoutError:
+            return True  # for all that is known
+        except nats.errors.Error as error:
+            raise AgentAbsent(f"{self._name}: {error}") from error
+        finally:
+            if not nc.is_closed:
+                await listening.unsubscribe()
+        about = first.headers or {}
+        return about.get("Status") != "503" and about.get(ERROR_CODE) not in BUSY
+
+    async def _mark(self, subject: str, data: bytes) -> bool:
+        """Marks an attempt; False when another process was first. Raises AgentAbsent when nobody knows whether it is
+        marked: this process then knows that it has not made it."""
+        place = subject.rpartition(".")[0]
+        self._unpublished[place] = None
+        try:
+            await self._append(subject, data, expect=0)
+        except Fenced:
+            self._unpublished.pop(place)
+            return False
+        return True
+
+    async def _append(self, subject: str, data: bytes, expect: int | None = None) -> None:
+        nc = await self._ready()
+        try:
+            await jetstream.append(nc, subject, data, expect=expect)
+        except (NotPermitted, TooLarge) as error:
+            raise AgentRefused(f"{self._name}: {error}") from error
+        except RetryableError as error:
+            raise AgentAbsent(str(error)) from error
+
+    async def _ready(self) -> Client:
+        """The connection, with the stream behind it."""
+        nc = await self._link.connection()
+        if not self._has_stream:
+            config: dict[str, Any] = {
+                "name": self._stream,
+                "subjects": [f"{self._prefix}.remote.>"],
+                "retention": "limits",
+                "storage": "file",
+                "discard": "new",
+                "max_age": KEPT_SECONDS * 1_000_000_000,
+                "allow_direct": True,
+            }
+            try:
+                if await jetstream.stream_info(nc, self._stream) is None:
+                    doing = f"making the stream {self._stream}"
+                    await jetstream.ask(nc, doing, f"STREAM.CREATE.{self._stream}", config)
+            except NotPermitted as error:
+                raise AgentRefused(
+                    f"{self._name}: {error}. Where its agent is, the user of `nats.credentials` needs the rights that"
+                    " docs/remote-agents.md lists"
+                ) from error
+            except BusUnavailable as error:
+                raise AgentAbsent(str(error)) from error
+            self._has_stream = True
+        return nc
+
+    def _subject(self, task: str) -> str:
+        if not _TOKEN.fullmatch(task):
+            raise AgentRefused(f"{self._name}: {task!r} names no task")
+        return exchange_subject(self._prefix, self._name, task)
+
+    def _attempt(self, task: str, number: int) -> str:
+        return f"{self._subject(task)}.{number}"
+
 
 _WORDS: dict[str, str] = read_yaml(files("cadre") / "prompts" / "members" / "acp.yaml", SetupError)
 _ACK_SECONDS = 30.0

@@ -18,7 +18,7 @@ from cadre.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from cadre.adapters.nats.connection.connect import NatsClient
-    from cadre.adapters.nats.streams.snapshot import SavedStream
+    from cadre.adapters.nats.streams.backup import SavedStream
 
 T = TypeVar("T")
 

@@ -18,8 +18,7 @@ from cadre.adapters import local_stack
 from cadre.adapters.mcp.server import INSTALL
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.models.failure import shown_url
-from cadre.adapters.oidc.provider import OidcProvider
-from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
+from cadre.adapters.oidc import OidcProvider, check_packages, read_oidc_settings
 from cadre.adapters.tool_entries import is_agents_file
 from cadre.api.directory import SKEW_SHOWN_SECONDS, away_text, skew_lines
 from cadre.cli.terminal.answer import printable

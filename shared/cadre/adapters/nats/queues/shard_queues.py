@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from cadre.adapters.nats.connection.client import NatsClient
-from cadre.adapters.nats.queues.delivery import Handler
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import Handler, Queue
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.delivery.fair_limiter import FairLimiter
 

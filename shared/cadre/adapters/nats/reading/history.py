@@ -1,8 +1,5 @@
-"""Read the journals of a tree page by page with batched direct gets, without a consumer per reader.
-
-Journals are merged in stream order, each read by its own subject, because the server finds that fast. With a wildcard
-the server searches the whole stream, from the first entry on and behind the last.
-"""
+"""Read the journals of a tree page by page with batched direct gets, without a consumer per reader; or as bytes, and
+write them to another place."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import msgspec
 from nats.aio.client import Client
@@ -17,7 +15,7 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import ReplicaTries, StoredMessage, TooManySubjects
-from cadre.delivery.codec import decode, unpack_entry, unpack_record
+from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, TooLarge, UnreadableMessage
 from cadre.journal.back_pointers import positions
 from cadre.journal.entry import Entry
@@ -391,3 +389,42 @@ async def _page(
     if missed is not None and end is not None and missed.seq <= end:
         raise BusUnavailable(f"reading from {stream}", f"no replica has message {missed.seq} yet")
     return []  # it was removed
+
+
+class RawEntry(NamedTuple):
+    """A journal entry as it was written, whatever its size."""
+
+    seq: int
+    data: bytes
+
+
+class NatsArchive:
+    """Reads and writes the entries of journals as bytes. Reading raises BusUnavailable and BlobMissing."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs, history: History) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+        self._history = history
+
+    async def entries(self, tree: str, *, at_least: int = 0) -> AsyncIterator[RawEntry]:
+        """Yields all entries of the tree's journals in stream order; see History.pages for `at_least`."""
+        async for page in self._history.raw_pages(tree, at_least=at_least):
+            for held in page:
+                yield RawEntry(held.seq, await self._history.whole(held))
+
+    async def append(self, tree: str, run: str, data: bytes, fence: int) -> int:
+        """Appends an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
+        head = msgspec.json.decode(data, type=_EntryHead)
+        if len(data) > SPILL_BYTES:
+            ref = await self._blobs.put(data)
+            identity = f"{run}:entry:{head.n}"
+            data = encode(Spilled(id=identity, tree=tree, run=run, at=head.at, ref=ref, size=len(data)))
+        headers = HEADERS | {"Cadre-Schema": str(head.v), jetstream.IMPORTED: "1"}
+        subject = self._topology.journal(tree, run)
+        return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
+
+
+class _EntryHead(Head):
+    n: int = 0
+    at: float = 0.0

@@ -12,12 +12,13 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.queues.consumers import create_consumer
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import (
     GENERATION,
     GROWTH,
     OPEN,
     SHARDS,
+    check_no_restore,
     dead_config,
     ensure_stream,
     existing,
@@ -25,7 +26,6 @@ from cadre.adapters.nats.streams.provision import (
     stream_config,
     stream_room,
 )
-from cadre.adapters.nats.streams.restore_marker import check_no_restore
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.cards import Presence
@@ -132,7 +132,7 @@ async def _begin(
 
 async def _copy_queues(nc: Client, topology: Topology, shards: Iterable[int]) -> None:
     """Make the queues that the first shard has on others: services whose NATS users may not make them need them."""
-    found = await listing.consumers(nc, topology.stream(0))
+    found = await jetstream.consumers(nc, topology.stream(0))
     for config in (one["config"] for one in found):
         if not (name := config.get("durable_name")):
             continue

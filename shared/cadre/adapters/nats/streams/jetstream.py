@@ -1,12 +1,10 @@
-"""Make raw JetStream requests that nats-py lacks or makes slowly: fenced publish, leader reads, pipelined gets.
-
-Reads wait for replicas that lag behind the leader.
-"""
+"""Make raw JetStream requests that nats-py lacks or makes slowly: fenced publish, leader reads, pipelined gets,
+lists page by page."""
 
 import asyncio
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
@@ -398,3 +396,63 @@ class ReplicaTries:
         if self._begun:
             await asyncio.sleep(_PAUSE_SECONDS)
         self._begun = True
+
+
+_PAGE = 128
+
+
+async def messages(nc: Client, stream: str, subject: str, after: int = 0) -> AsyncIterator[StoredMessage]:
+    """The messages on the subject (wildcards allowed) behind sequence `after`, as any replica has them. Raises
+    BusUnavailable."""
+    while page := await batch(nc, stream, {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}):
+        for message in page:
+            yield message
+        after = page[-1].seq
+
+
+async def newest(
+    nc: Client, stream: str, limit: int, before: int | None = None, subject: str = ">"
+) -> list[StoredMessage]:
+    """At most `limit` messages of the stream, newest first; with `before`, those below that sequence. Raises
+    BusUnavailable."""
+    answer = await ask(nc, f"asking for {stream}", f"STREAM.INFO.{stream}")
+    first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
+    end = min(end, before) if before is not None else end
+    found: list[StoredMessage] = []
+    width = limit
+    while len(found) < limit and end > max(first, 1):
+        # Removed messages leave gaps: each look back is twice as wide.
+        begin = max(first, end - width, 1)
+        query = {"seq": begin, "batch": width, "next_by_subj": subject}
+        page = [held for held in await batch(nc, stream, query) if held.seq < end]
+        found += reversed(page)
+        end, width = begin, 2 * width
+    return found[:limit]
+
+
+async def subjects(nc: Client, stream: str, wanted: str) -> list[str]:
+    """The subjects that match and hold messages, as the stream's leader has them. Raises BusUnavailable."""
+    found: list[str] = []
+    while True:
+        query = {"subjects_filter": wanted, "offset": len(found)}
+        answer = await ask(nc, f"listing {wanted}", f"STREAM.INFO.{stream}", query)
+        page = answer["state"].get("subjects") or {}
+        found += page
+        if not page or len(found) >= answer.get("total", 0):
+            return found
+
+
+async def consumers(nc: Client, stream: str) -> list[dict[str, Any]]:
+    """All consumers of the stream, each as the JetStream API describes it, but those whose servers are away.
+    Raises BusUnavailable."""
+    found: list[dict[str, Any]] = []
+    told = 0
+    while True:
+        doing = f"asking for the consumers of {stream}"
+        answer = await ask(nc, doing, f"CONSUMER.LIST.{stream}", {"offset": told})
+        page = answer.get("consumers") or []
+        found += page
+        # The server has waited four seconds for what is missing. Asked for it again it waits as long.
+        told += len(page) + len(answer.get("missing") or ())
+        if not page or told >= answer["total"]:
+            return found

@@ -14,19 +14,21 @@ from cadre.adapters.nats.streams.backup import (
     API_KEYS,
     Backup,
     Deployment,
+    SavedStream,
     account_name,
     read_backup,
+    restore_stream,
     save_streams,
 )
-from cadre.adapters.nats.streams.provision import existing, stream_names
-from cadre.adapters.nats.streams.restore_marker import (
+from cadre.adapters.nats.streams.provision import (
     RestoreMark,
+    existing,
     new_mark,
     read_mark,
     remove_mark,
+    stream_names,
     write_mark,
 )
-from cadre.adapters.nats.streams.snapshot import SavedStream, restore_stream
 from cadre.errors import CadreError, SetupError
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings

@@ -1,1 +1,0 @@
-"""An OpenID Connect provider: its settings, and its metadata, keys and tokens over HTTP."""
