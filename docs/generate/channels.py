@@ -27,8 +27,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 Messages = tuple[type[msgspec.Struct], ...]
 

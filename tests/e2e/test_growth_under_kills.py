@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.protocol.generations import generation_of
+from cadre.protocol.topology import generation_of
 from harness.command import Commands, commands_of, only_line
 from harness.patience import eventually, patience
 from harness.people import done

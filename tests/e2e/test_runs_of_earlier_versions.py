@@ -10,7 +10,7 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.hash_chain import expanded
-from cadre.journal.back_pointers import FAN
+from cadre.journal.entry import FAN
 from cadre.service.platform import Platform
 from harness.stack import Gateway, Stack
 from journals import kept

@@ -9,9 +9,8 @@ import httpx2
 import pytest
 
 from cadre.deploy import nats_files
-from cadre.protocol.generations import generation_of
 from cadre.protocol.nats_users import team_roles
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Topology, generation_of
 from harness.command import commands_of, only_line
 from harness.patience import eventually
 from harness.people import done

@@ -22,8 +22,7 @@ from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
-from cadre.journal.back_pointers import BackPointers
-from cadre.journal.entry import ArrivalRecord, Entry
+from cadre.journal.entry import ArrivalRecord, BackPointers, Entry
 from cadre.journal.events import AnyEvent, ModelCalled, RunAccepted, RunFinished
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import ReplyTo, Task

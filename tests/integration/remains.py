@@ -11,8 +11,7 @@ from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream
 from cadre.journal.events import RunAccepted, ToolAnswered
 from cadre.protocol.messages import EffectClaim, Task, TimerFired, ToolCall, ToolResult
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import call_id, result_id, task_id
+from cadre.protocol.topology import Subject, call_id, result_id, task_id
 from integration.gateway_world import CALLED, FINISHED, World
 
 CANARY = "yellow-bird-in-the-mine"

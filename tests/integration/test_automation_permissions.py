@@ -15,7 +15,7 @@ from cadre.automation.notice import NoticeDelivery
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import ScheduleState, new_schedule
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.protocol.subjects import Subject
+from cadre.protocol.topology import Subject
 from harness.patience import patience
 from integration.secured_world import JOURNAL, Secured, T, secured
 

@@ -13,7 +13,7 @@ from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.streams import jetstream
-from cadre.automation.push import PUSHES, PushTarget, TaskPushes
+from cadre.automation.notice import PUSHES, PushTarget, TaskPushes
 from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted

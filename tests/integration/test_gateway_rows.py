@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from cadre.journal import events as ev
-from cadre.journal.back_pointers import FAN
+from cadre.journal.entry import FAN
 from cadre.protocol.topology import call_id
 from cadre.views.rows import Row, RowsChanged
 from harness.patience import patience

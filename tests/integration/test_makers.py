@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.automation.signature import signature
+from cadre.automation.notice import signature
 from cadre.cli.main import group
 from harness.nats_server import NatsServer
 from harness.oidc_provider import OidcProviderServer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cadre.automation.signature import verify
+from cadre.automation.notice import verify
 from harness.nats_server import NatsServer
 from harness.patience import until
 from integration.gateway_world import FINISHED, GatewayProcess, World, entered, new_run

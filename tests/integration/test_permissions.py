@@ -24,7 +24,7 @@ from cadre.protocol.messages import (
     EffectClaim,
     Erased,
 )
-from cadre.protocol.subjects import Subject
+from cadre.protocol.topology import Subject
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured

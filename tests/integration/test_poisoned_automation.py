@@ -15,8 +15,7 @@ from cadre.adapters.nats.queues.consumers import ENDLESS
 from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from harness.nats_server import NatsServer
 from harness.patience import until
 from integration.gateway_world import GatewayProcess, World, entered

@@ -27,10 +27,16 @@ from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import Fenced, SetupError
 from cadre.protocol.cards import AgentCard
-from cadre.protocol.generations import Layout, UnknownGeneration, generation_of, in_generation
 from cadre.protocol.messages import Task
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology, task_id
+from cadre.protocol.topology import (
+    Layout,
+    Subject,
+    Topology,
+    UnknownGeneration,
+    generation_of,
+    in_generation,
+    task_id,
+)
 from cadre.service.platform import open_platform
 from cadre.settings import Settings
 from harness.nats_server import NatsServer

@@ -22,8 +22,8 @@ from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import root_span, trace_id
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.projection import Projection
-from cadre.telemetry.tracing.tree_trace import trace_of
 from harness.otlp_receiver import OtlpReceiver, Span
 from harness.patience import eventually
 from harness.stack import Service

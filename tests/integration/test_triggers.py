@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.automation.signature import signature
+from cadre.automation.notice import signature
 from harness.nats_server import NatsServer
 from harness.patience import until
 from integration.gateway_world import GatewayProcess, World, entered

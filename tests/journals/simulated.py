@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cadre.delivery.codec import HEADERS
-from cadre.journal.back_pointers import FAN
+from cadre.journal.entry import FAN
 from journals import kept
 from journals.recorder import write
 from simulation.history import History

@@ -10,9 +10,8 @@ from cadre.protocol.messages import Cancel, EffectClaim, EffectResult, Record, R
 from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.journaling import Journaling, NewEntry
-from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import CachedRun
-from cadre.runtime.runner import Runner
+from cadre.runtime.runner import Payments, Runner
 from cadre.testing.in_memory_ports import InMemoryEffects, effect_subject
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory

@@ -14,7 +14,7 @@ from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
 from cadre.runtime.journaling import Journaling
 from cadre.runtime.model_calls import ModelCalls, ModelOutcome
-from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre_memory.index.scopes import Caller

@@ -19,7 +19,7 @@ from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import EarlyCancels, Inbox
 from cadre.runtime.journaling import Journaling
 from cadre.runtime.journaling import World as Ports
-from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.testing.in_memory_ports import (
     InMemoryBlobs,

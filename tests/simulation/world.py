@@ -7,7 +7,7 @@ import random
 from typing import NamedTuple
 
 from cadre.delivery import code_history
-from cadre.journal import back_pointers
+from cadre.journal import entry
 from cadre.journal.arrivals import Toolset
 from cadre.protocol.topology import Topology
 from cadre.runtime import run_cache
@@ -186,14 +186,14 @@ def _lost(subscriber: Subscriber) -> None:
 def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
     """Plays a seed and judges it. The same seed takes the same steps, in whatever process."""
     before = (
-        back_pointers.FAN,
+        entry.FAN,
         run_cache.MOST_RUNS,
         code_history.PIECE_EXCHANGES,
     )
     parts = parts or Parts()
     world = World(seed, parts)
     # Small blocks, so that the few entries of a simulated run have several levels of back-pointers.
-    back_pointers.FAN, run_cache.MOST_RUNS = parts.fan or world.scenario.fan, world.scenario.most_runs
+    entry.FAN, run_cache.MOST_RUNS = parts.fan or world.scenario.fan, world.scenario.most_runs
     code_history.PIECE_EXCHANGES = world.scenario.piece_exchanges
     collects, logs = gc.isenabled(), logging.root.manager.disable
     gc.disable()
@@ -212,7 +212,7 @@ def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
         world.trace.note("error", repr(error))
     finally:
         (
-            back_pointers.FAN,
+            entry.FAN,
             run_cache.MOST_RUNS,
             code_history.PIECE_EXCHANGES,
         ) = before

@@ -3,7 +3,7 @@
 import pytest
 from jinja2.exceptions import SecurityError
 
-from cadre.automation.templates import render
+from cadre.automation.schedule import render
 from cadre.errors import SpecError
 from cadre.spec.expressions import ExpressionError, filled, holds
 from cadre.spec.policy import check_policy, reason_to_ask, why_untrue

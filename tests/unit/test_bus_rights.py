@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cadre.delivery.sender_check import impersonation, wrong_subject
+from cadre.delivery.worker import impersonation, wrong_subject
 from cadre.deploy import nats_files
 from cadre.deploy.nats_files import server_file
 from cadre.protocol.messages import (

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadre import tool
-from cadre.prompting.code_signature import code_name, named_in_code, parameters_of
-from cadre.prompting.python_types import definitions_of, type_name
+from cadre.prompting.python_types import code_name, definitions_of, named_in_code, parameters_of, type_name
 from cadre.prompting.tool_text import docstring_of, signature_of, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre_sandbox.jail.functions import DeferredCall, Tool

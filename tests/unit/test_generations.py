@@ -3,15 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.protocol.generations import (
+from cadre.protocol.topology import (
     ID_LENGTH,
     MARKERS,
     MOST_GENERATIONS,
     Layout,
+    Topology,
     generation_of,
     in_generation,
+    run_id_of,
+    tree_of,
 )
-from cadre.protocol.topology import Topology, run_id_of, tree_of
 from cadre_gateway.starting.admission import new_run_id
 
 LAYOUTS = st.lists(st.integers(1, 256), min_size=1, max_size=MOST_GENERATIONS, unique=True).map(sorted)

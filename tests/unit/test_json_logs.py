@@ -9,7 +9,7 @@ import pytest
 from cadre.errors import SettingError
 from cadre.journal import events as ev
 from cadre.protocol.topology import Topology
-from cadre.runtime.run_log import log_entry
+from cadre.runtime.journaling import log_entry
 from cadre.settings import read_settings
 from cadre.telemetry.logs import AGENT_AT_WORK, HANDLED_SUBJECT, JsonLines, TextLines
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id

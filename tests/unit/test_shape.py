@@ -33,7 +33,7 @@ CATCHES_ALL = {
     "shared/cadre/tools/thread.py": "what a thread raises is handed to who awaits it",
     "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",
     "shared/cadre/loop/rebase.py": "where another spec cannot follow is what is to be found",
-    "shared/cadre/automation/templates.py": "a template runs over whatever others sent",
+    "shared/cadre/automation/schedule.py": "a template runs over whatever others sent",
     "shared/cadre/tools/loading.py": "importing a tool file runs somebody else's code",
     "services/cadre_sandbox/jail/block.py": "whatever code raises is its outcome",
     "services/cadre_sandbox/jail/snapshot.py": "what a variable raises when saved is why it is not kept",

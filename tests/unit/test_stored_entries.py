@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import moved, seal, whole_journal
-from cadre.journal.back_pointers import FAN, BackPointers, positions, unpacked
-from cadre.journal.entry import Entry
+from cadre.journal.entry import FAN, BackPointers, Entry, positions, unpacked
 from cadre.journal.events import MessageReceived
 from cadre.ports import Stored
 from unit.loop.build import ANSWER, SimulatedRun, call, result

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from cadre.delivery.output_limit import MAX_OUTPUT_BYTES, cut_to_read, oversized
 from cadre.engine.context.observation import clip
 from cadre.protocol.tagged import MAX_LEVELS, nesting
-from cadre.runtime.tool_output import to_json
+from cadre.runtime.tool_output import MAX_OUTPUT_BYTES, cut_to_read, oversized, to_json
 from cadre.tools.files import File
 from harness.texts import holds
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from cadre.engine.fold import fold
 from cadre.journal import events as ev
-from cadre.journal.back_pointers import BackPointers
+from cadre.journal.entry import BackPointers
 from cadre.journal.run import Phase
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of

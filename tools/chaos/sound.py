@@ -9,8 +9,7 @@ import msgspec
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send, SetTimer
 from cadre.journal.arrivals import Arrival, ModelReplied, Toolset
-from cadre.journal.back_pointers import BackPointers
-from cadre.journal.entry import ArrivalRecord, Entry
+from cadre.journal.entry import ArrivalRecord, BackPointers, Entry
 from cadre.journal.events import ApprovalRequested, RequestedCall
 from cadre.journal.run import Run
 from cadre.loop.decide import decide

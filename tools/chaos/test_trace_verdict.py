@@ -10,7 +10,7 @@ from opentelemetry.sdk.resources import Resource
 from cadre.adapters.otlp import readable
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.otlp_json import resource_of
-from cadre.telemetry.tracing.tree_trace import trace_of
+from cadre.telemetry.tracing.page import trace_of
 from chaos.evidence import Evidence
 from chaos.sound import sound_evidence
 from chaos.traces import summary, violations

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.journal.back_pointers import BackPointers
-from cadre.journal.entry import Entry
+from cadre.journal.entry import BackPointers, Entry
 from cadre.journal.events import ApprovalDecided, DelegateFinished, RunFinished, ToolAnswered
 from cadre.kinds.code.records import BlockFinished, BlockYielded
 from cadre.ports import Stored

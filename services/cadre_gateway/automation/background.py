@@ -9,8 +9,7 @@ from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDel
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookSender
-from cadre.automation.notice import NoticeState
-from cadre.automation.push import PUSHES, TaskPushes
+from cadre.automation.notice import PUSHES, NoticeState, TaskPushes
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerState
 from cadre.service.platform import Platform

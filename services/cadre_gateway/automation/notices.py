@@ -17,17 +17,21 @@ from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender
 from cadre.api.automations import NoticeView
 from cadre.automation.automation_file import NOTICE
 from cadre.automation.notice import (
+    ATTEMPTS,
+    MAX_PUSHES,
+    PUSH,
     RETRY_SECONDS,
     Happened,
     NoticeDelivery,
     NoticeSpec,
     NoticeState,
+    PushTarget,
+    TaskPushes,
     budget_warning,
     cloud_event,
     happened_in,
+    signature,
 )
-from cadre.automation.push import ATTEMPTS, MAX_PUSHES, PUSH, PushTarget, TaskPushes
-from cadre.automation.signature import signature
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.engine.fold import fold
@@ -36,8 +40,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
 from cadre.ports import Clock
 from cadre.protocol.access import Maker
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.service.platform import Platform
 from cadre_gateway.access.makers import MakerGone, Makers, maker_of
 from cadre_gateway.access.principal import Principal

@@ -11,8 +11,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode
 from cadre.delivery.quarantine import Quarantine
 from cadre.errors import RetryableError, UnreadableMessage
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.service.platform import Platform
 from cadre_gateway.automation.evaluator import MAX_TRIES, EvaluationEnded
 from cadre_gateway.automation.scheduler import Scheduler

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.api.automations import TriggerView
 from cadre.automation.automation_file import TRIGGER
-from cadre.automation.signature import SignatureInvalid, verify
+from cadre.automation.notice import SignatureInvalid, verify
 from cadre.automation.trigger import TriggerSpec, TriggerState
 from cadre.errors import SpecError
 from cadre.ports import Clock

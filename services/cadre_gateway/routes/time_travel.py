@@ -23,7 +23,7 @@ from cadre.ports import Blobs, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import SCHEMA_VERSION
 from cadre.protocol.topology import is_within
-from cadre.runtime.pinned_prompts import read_prompts
+from cadre.runtime.run_cache import read_prompts
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing.projection import ModelInput
 from cadre_gateway.access.audit import note

@@ -16,9 +16,8 @@ from cadre.ports import Clock, Stored
 from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.otlp_json import otlp_json
-from cadre.telemetry.tracing.page import page
+from cadre.telemetry.tracing.page import TreeTrace, in_order, page
 from cadre.telemetry.tracing.spans import SpanRecord, link_to
-from cadre.telemetry.tracing.tree_trace import TreeTrace, in_order
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.parameters import MAX_SEQ
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid

@@ -17,8 +17,8 @@ from cadre.api.statistics import Figures
 from cadre.automation.standing_budget import BudgetSpec, BudgetState, BudgetUse
 from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Clock
-from cadre.protocol.generations import generation_of, in_generation
 from cadre.protocol.messages import Task
+from cadre.protocol.topology import generation_of, in_generation
 from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.access.rate_limit import RateLimits

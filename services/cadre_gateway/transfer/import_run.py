@@ -24,13 +24,11 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.codec import decode
 from cadre.delivery.hash_chain import Broken, ChainCheck, moved
 from cadre.errors import Fenced, UnreadableMessage
-from cadre.journal.back_pointers import BackPointers
-from cadre.journal.entry import Entry
+from cadre.journal.entry import BackPointers, Entry
 from cadre.ports import Blobs, Clock
 from cadre.protocol.files import UNKNOWN_POSITION, WorkspaceFile
-from cadre.protocol.generations import generation_of
 from cadre.protocol.messages import Erased, Imported
-from cadre.protocol.topology import Topology, tree_of
+from cadre.protocol.topology import Topology, generation_of, tree_of
 from cadre.tools.workspace import WrongPath, normal_path
 from cadre.views.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup

@@ -5,9 +5,8 @@ import secrets
 from typing import Any
 
 from cadre.delivery.call_worker import CallWorker
-from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import impersonation
+from cadre.delivery.worker import impersonation
 from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
@@ -17,6 +16,7 @@ from cadre.protocol.files import dicts_in
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import Address
+from cadre.runtime.tool_output import cut_to_read, oversized
 from cadre_sandbox.interpreters.contract import BlockRequest, Failed, Finished, InterpreterLost, SandboxError
 from cadre_sandbox.serving.blob_values import to_json
 from cadre_sandbox.serving.exchange import explain

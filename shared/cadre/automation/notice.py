@@ -1,5 +1,11 @@
-"""Define a notice as people write it, and the events and webhooks that follow from it."""
+"""Define a notice as people write it, and an address at which the caller of a task wants to hear of it; the events
+and signed webhooks that follow from both (Standard Webhooks: HMAC-SHA256 over id, time and body)."""
 
+import base64
+import binascii
+import hashlib
+import hmac
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple
@@ -171,3 +177,120 @@ def cloud_event(delivery: NoticeDelivery, source: str) -> bytes:
             "data": delivery.data,
         }
     )
+
+
+PUSHES = "push"
+"""The kind of the definitions in which the addresses are kept."""
+
+PUSH = "task.push"
+"""The type of the deliveries to such an address."""
+
+MAX_PUSHES = 8
+"""Addresses that one task has."""
+
+ATTEMPTS = 9
+"""Tries of one delivery; then it is a dead letter."""
+
+_HEADER = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A checked address. Raises SpecError."""
+
+    id: str
+    url: str
+    token: str = ""
+    """Sent along, so that the receiver knows whom it is told by."""
+    scheme: str = ""
+    """Of the header Authorization, such as `Bearer`; "" sends none."""
+    credentials: str = ""
+    maker: Maker = NO_MAKER
+    """The maker who gave the address: messages are sent to it as long as they have a key."""
+
+    def __post_init__(self) -> None:
+        check_name("push notification", self.id)
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise SpecError(f"{self.url!r}: write https://HOST/PATH, without a user", key="url")
+        if self.scheme and not _SCHEME.fullmatch(self.scheme):
+            raise SpecError("write the word of an HTTP scheme, such as Bearer", key="authentication.scheme")
+        for key, text in (("token", self.token), ("authentication.credentials", self.credentials)):
+            if text and not _HEADER.fullmatch(text):
+                raise SpecError("it goes into a header: write ASCII without line breaks", key=key)
+
+    def headers(self) -> dict[str, str]:
+        """What tells the receiver who sends."""
+        found = {"X-A2A-Notification-Token": self.token} if self.token else {}
+        if self.scheme:
+            found["Authorization"] = f"{self.scheme} {self.credentials}".strip()
+        return found
+
+
+class TaskPushes(msgspec.Struct, frozen=True, kw_only=True):
+    """The addresses of one task, a root run."""
+
+    run: str
+    targets: list[PushTarget]
+
+    def target(self, name: str) -> PushTarget | None:
+        """The address of that id."""
+        return next((one for one in self.targets if one.id == name), None)
+
+    def without(self, name: str) -> "TaskPushes":
+        """The others."""
+        return TaskPushes(run=self.run, targets=[one for one in self.targets if one.id != name])
+
+
+_PREFIX = "whsec_"
+_VERSION = "v1"
+
+TOLERANCE_SECONDS = 300.0
+"""A signed time may be so far from the present, either way."""
+
+
+class SignatureInvalid(Exception):
+    """The message is not signed as it must be; the text says what is wrong."""
+
+
+def secret_bytes(secret: str) -> bytes:
+    """The key in a secret `whsec_<base64>`; any other text is the key itself. Raises ValueError for an empty one."""
+    secret = secret.strip()
+    if not secret.removeprefix(_PREFIX):
+        raise ValueError("the secret is empty")
+    if not secret.startswith(_PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError("the secret is no base64 behind whsec_") from error
+
+
+def signature(secret: str, message: str, timestamp: int, body: bytes) -> str:
+    """The value of the header `webhook-signature` of this message id, Unix time and body."""
+    signed = b".".join([message.encode(), str(timestamp).encode(), body])
+    digest = hmac.new(secret_bytes(secret), signed, hashlib.sha256).digest()
+    return f"{_VERSION},{base64.b64encode(digest).decode()}"
+
+
+def verify(  # noqa: PLR0913 - what a signature is over
+    secret: str,
+    message: str,
+    timestamp: str,
+    signatures: str,
+    body: bytes,
+    *,
+    now: float,
+    tolerance: float = TOLERANCE_SECONDS,
+) -> None:
+    """Checks the three headers of a message: one of its signatures must be right. Raises SignatureInvalid."""
+    if not message or not timestamp or not signatures:
+        raise SignatureInvalid("send the headers webhook-id, webhook-timestamp and webhook-signature")
+    if not timestamp.isdecimal() or len(timestamp) > 15:
+        raise SignatureInvalid("webhook-timestamp: write Unix seconds")
+    if abs(now - int(timestamp)) > tolerance:
+        raise SignatureInvalid(f"webhook-timestamp: is over {tolerance:g} s from this gateway's clock")
+    expected = signature(secret, message, int(timestamp), body).encode()
+    given = signatures.encode("utf-8", "replace").split()
+    if not any(hmac.compare_digest(one, expected) for one in given):
+        raise SignatureInvalid("webhook-signature: none is right for this id, time and body")

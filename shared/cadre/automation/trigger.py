@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from cadre.automation.schedule import check_options
+from cadre.automation.schedule import check_options, check_template, render
 from cadre.automation.schedule_state import OwedStart
-from cadre.automation.templates import check_template, render
 from cadre.errors import SpecError
 from cadre.protocol.access import NO_MAKER, Maker
 from cadre.protocol.topology import run_id_of

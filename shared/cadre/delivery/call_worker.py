@@ -11,8 +11,7 @@ import msgspec
 
 from cadre.delivery.codec import UNREADABLE, unpack_call
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import Misaddressed, wrong_subject
-from cadre.delivery.worker import Job, Worker
+from cadre.delivery.worker import Job, Misaddressed, Worker, wrong_subject
 from cadre.errors import TerminalError
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult

@@ -1,10 +1,5 @@
-"""Take the messages of a queue, and serve, refuse, postpone or leave each to another worker.
-
-The worker depends only on ports: the messages may come from a server or from a simulation. During a rolling upgrade a
-replica of the earlier version meets messages that only the next version can read. It hands such a message back with a
-pause, so that another replica takes it. If none could for about a minute, the message becomes a dead letter, which
-`cadre dead retry` delivers again after the upgrade; the run waits for it.
-"""
+"""Take the messages of a queue, and serve, refuse, postpone or leave each to another worker; check that a message
+matches its subject, and that its sender may send it."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -13,8 +8,25 @@ from typing import Generic, TypeVar
 from cadre.delivery.codec import newer_schema
 from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.retry import retry
-from cadre.errors import NewerKind, NewerSchema, TerminalError
+from cadre.errors import NewerKind, NewerSchema, TerminalError, UnreadableMessage
 from cadre.ports import Blobs, Clock, Delivery, QuarantineStore
+from cadre.protocol.messages import (
+    CodeFinished,
+    CodeYielded,
+    Decision,
+    Edit,
+    Record,
+    ReplyTo,
+    Report,
+    Signal,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+from cadre.protocol.nats_users import GATEWAY_SENDER, SANDBOX_SENDER
+from cadre.protocol.topology import Address
 
 T = TypeVar("T")
 
@@ -127,3 +139,69 @@ async def defer_to_newer(delivery: Delivery, error: NewerSchema) -> None:
     reason = f"written by a newer Cadre ({why}): upgrade this service, then `cadre dead retry`"
     log.error("dead letter %s: %s", delivery.subject, reason)
     await delivery.term(reason)
+
+
+TIMER_SENDER = "timer"
+"""The sender of what the server itself delivers when it is due."""
+
+
+_AUTHORS: dict[type, str] = {
+    CodeFinished: SANDBOX_SENDER,
+    CodeYielded: SANDBOX_SENDER,
+    Decision: GATEWAY_SENDER,
+    Edit: GATEWAY_SENDER,
+    Signal: GATEWAY_SENDER,
+    TimerFired: TIMER_SENDER,
+    UserMessage: GATEWAY_SENDER,
+}
+"""Who alone sends messages of a type, whatever they say."""
+
+
+class Misaddressed(UnreadableMessage):
+    """The message is not about what its subject says, or not its sender's to send."""
+
+
+def check_sender(message: Record | ToolCall, address: Address) -> None:
+    """Raises Misaddressed for a message on a wrong subject, or from a sender that may not send it."""
+    if why := wrong_subject(message, address) or impersonation(message, address.sender):
+        raise Misaddressed(why)
+
+
+def impersonation(message: Record | ToolCall, sender: str) -> str | None:
+    """Returns why the message cannot be from this sender; None when it can."""
+    author = _AUTHORS.get(type(message))
+    match message:
+        case ToolCall():
+            if message.agent == sender:
+                return None
+            return f"a call of agent {message.agent!r} was sent by {sender!r}: it is not made"
+        case ToolResult():
+            author = message.tool
+        case Report():
+            author = message.agent
+        case Task() if message.spec and (message.reply_to is None or message.reply_to.agent != message.agent):
+            return f"a part of the work of {message.agent!r} was sent by {sender!r}: only the agent itself gives such"
+        case Task(reply_to=ReplyTo(agent=manager)):
+            author = manager
+        case Task() if sender in (SANDBOX_SENDER, TIMER_SENDER):
+            author = "an agent or the gateway"
+    if author is None or author == sender:
+        return None
+    return f"a {type(message).__name__} of {author!r} was sent by {sender!r}: it is not taken for theirs"
+
+
+def wrong_subject(message: Record | ToolCall, address: Address) -> str | None:
+    """Returns why the message does not belong on its subject, by which it is delivered, fenced and removed."""
+    about = message.run
+    if isinstance(message, ToolCall):
+        about = message.id
+        if message.tool != address.receiver:
+            return f"a call of {message.tool!r} in the queue of {address.receiver!r}"
+    if isinstance(message, Task) and message.agent != address.receiver:
+        return f"a task for {message.agent!r} was sent to {address.receiver!r}"
+    if (message.tree, about) == (address.tree, address.leaf):
+        return None
+    return (
+        f"a {type(message).__name__} about {about!r} of tree {message.tree!r}"
+        f" was sent to {address.leaf!r} of {address.tree!r}"
+    )

@@ -1,10 +1,11 @@
-"""The entries of a journal: what one arrival made true, with all that is needed to decide it again."""
+"""The entries of a journal: what one arrival made true, with all that is needed to decide it again. Each names
+earlier entries of its run, so that a reader who has the last one finds all."""
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cadre.journal.back_pointers import unpacked
 from cadre.protocol.messages import SCHEMA_VERSION
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.spec.kinds import DEFAULT
@@ -12,7 +13,7 @@ from cadre.spec.kinds import DEFAULT
 if TYPE_CHECKING:
     from cadre.journal.parts import JournalEvent
 
-    AnyEvent = JournalEvent  # at run time, `unions.close` sets it
+    AnyEvent = JournalEvent
 
 
 class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,3 +63,69 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     def earlier(self) -> list[int]:
         """Stream sequences of the earlier entries that this one names, in ascending order."""
         return unpacked(self.prev)
+
+
+FAN = 32
+"""Entries of a block, and blocks of a block of blocks."""
+
+_BITS = 7
+_MORE = 1 << _BITS
+
+
+class BackPointers:
+    """The sequences that the next entry of a run names."""
+
+    def __init__(self) -> None:
+        self._levels: list[list[int]] = []
+
+    def note(self, seq: int) -> None:
+        """Take in the sequence of the run's next entry: larger than those before."""
+        for level in self._levels:
+            level.append(seq)
+            if len(level) < FAN:
+                return
+            level.clear()
+        self._levels.append([seq])
+
+    def sequences(self) -> list[int]:
+        """Return them in ascending order."""
+        return [seq for level in reversed(self._levels) for seq in level]
+
+    def packed(self) -> str:
+        """Return them as an entry stores them."""
+        data, before = bytearray(), 0
+        for seq in self.sequences():
+            left, before = seq - before, seq
+            while left >= _MORE:
+                data.append(left % _MORE | _MORE)
+                left >>= _BITS
+            data.append(left)
+        return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def positions(n: int) -> list[int]:
+    """Return the positions of the entries that the entry at position `n` of its run names, in the order of their
+    sequences."""
+    count, block, levels = n - 1, 1, []
+    while block <= count:
+        full = count - count % (block * FAN)
+        levels.append(range(full + block, count + 1, block))
+        block *= FAN
+    return [position for level in reversed(levels) for position in level]
+
+
+def unpacked(text: str) -> list[int]:
+    """Return the sequences that `BackPointers.packed` has stored, in ascending order. Raises ValueError for a text
+    that was cut off."""
+    found: list[int] = []
+    before = shift = number = 0
+    for byte in urlsafe_b64decode(text + "=" * (-len(text) % 4)):
+        number |= (byte % _MORE) << shift
+        shift += _BITS
+        if byte < _MORE:
+            before += number
+            found.append(before)
+            shift = number = 0
+    if shift:
+        raise ValueError("back-pointers end within a number")
+    return found

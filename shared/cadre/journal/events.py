@@ -8,11 +8,6 @@ from cadre.journal.parts import JournalEvent
 from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
-from cadre.journal.wait_events import CancelRequested as CancelRequested
-from cadre.journal.wait_events import GraceStarted as GraceStarted
-from cadre.journal.wait_events import SignalReceived as SignalReceived
-from cadre.journal.wait_events import WaitFinished as WaitFinished
-from cadre.journal.wait_events import WaitStarted as WaitStarted
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
 from cadre.protocol.codes import EditRefusal, IgnoredCode
@@ -28,6 +23,48 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.usage import Budget, TokenUsage, Usage
 from cadre.spec.agent import AgentSpec
+
+
+class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):
+    """A signal from outside. It is kept until a wait takes it, the oldest of its name first."""
+
+    name: str
+    payload: Any = None
+    sender: str = ""
+
+
+class WaitStarted(JournalEvent, frozen=True, tag="wait.started"):
+    """The agent's kind waits until `until` (Unix seconds), or for a signal, whichever comes first."""
+
+    name: str
+    until: float | None = None
+    """None: the clock does not end the wait."""
+    signal: str | None = None
+    """Name of the signal that ends it."""
+
+
+class WaitFinished(JournalEvent, frozen=True, tag="wait.finished"):
+    """The wait is over; what follows from it is told beside it."""
+
+    name: str
+    signal: str | None = None
+    """Name of the signal that ended it; None: its time has come."""
+
+
+class GraceStarted(JournalEvent, frozen=True, tag="grace.started"):
+    """The run's deadline or budget is used up. Until `until` (Unix seconds) its kind leaves things in order, bound by
+    neither; then the run ends."""
+
+    error: ErrorInfo
+    until: float
+
+
+class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
+    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are asked too."""
+
+    reason: str = ""
+    sender: str = ""
+    now: bool = False
 
 
 class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):

@@ -12,8 +12,7 @@ import msgspec
 
 from cadre.engine.commands import Send
 from cadre.journal import events as ev
-from cadre.journal.back_pointers import BackPointers
-from cadre.journal.entry import Entry
+from cadre.journal.entry import BackPointers, Entry
 from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
 from cadre.loop.difference import differences, plain

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from cadre.errors import PromptError
-from cadre.prompting.code_signature import named_in_code
 from cadre.prompting.prompt_file import (
     SHORT,
     compile_texts,
@@ -21,6 +20,7 @@ from cadre.prompting.prompt_file import (
     shipped_files,
     shipped_texts,
 )
+from cadre.prompting.python_types import named_in_code
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec

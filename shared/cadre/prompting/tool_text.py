@@ -4,8 +4,16 @@ import json
 from textwrap import indent
 from typing import Any
 
-from cadre.prompting.code_signature import Parameter, code_name, parameters_of, schemas_of, signature_of
-from cadre.prompting.python_types import definitions_of, says_all, type_name
+from cadre.prompting.python_types import (
+    Parameter,
+    code_name,
+    definitions_of,
+    parameters_of,
+    says_all,
+    schemas_of,
+    signature_of,
+    type_name,
+)
 from cadre.protocol.cards import AgentCard, ToolCard
 
 __all__ = [

@@ -13,8 +13,7 @@ from cadre.protocol.cards import AT_REST, RETIRED
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
 from cadre.protocol.rollout import SLOTS, rollout_key, slot_receiver
-from cadre.protocol.subjects import Subject, exchange_stream
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology, exchange_stream
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
 

@@ -1,4 +1,5 @@
-"""Every stream, consumer, bucket and derived id, and the subjects of one deployment (their templates: `subjects`)."""
+"""Every stream, consumer, bucket, subject and derived id of one deployment, and the generations of its shards: the
+id of a tree says in which one it began, so it stays when shards are added."""
 
 import functools
 from collections.abc import Sequence
@@ -6,9 +7,67 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple
 from zlib import crc32
 
-from cadre.protocol.generations import Layout, UnknownGeneration, generation_of
+from cadre.errors import RetryableError
 from cadre.protocol.rollout import slot_of, slot_receiver
-from cadre.protocol.subjects import Subject
+
+
+class Subject:
+    """Every subject behind the prefix: words stand for themselves, names in braces for what varies."""
+
+    JOURNAL = "run.{shard}.{tree}.{run}"
+    LIFECYCLE = "run.{shard}._lifecycle.{tree}"
+    """Says that a tree was erased or imported, among the journals of its shard: no tree is named so."""
+    INBOX = "in.{shard}.{agent}.{sender}.{tree}.{run}"
+    CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"
+    CODE = "code.{shard}.{pool}.{tree}.{run}"
+    EFFECT = "effect.{shard}.{tree}.{call}.{agent}.{tool}"
+    QUARANTINE = "effect.{shard}.{tree}._trial.{seq}"
+    """Failed attempts at the message at a sequence, stored with the effects of its tree."""
+    START = "effect.{shard}.{tree}._start"
+    """Holds the generation in which the run of a key begins, where the tree of the first one would have its effects."""
+    FILE = "effect.{shard}.{tree}._file.{digest}"
+    """The current content of a path in the tree's workspace, stored with the effects of the tree."""
+    SEED = "effect.{shard}._pool._seed.{pool}"
+    """The secret seed of a pool's random numbers, stored with the effects; no tree has this name."""
+    TIMER = "timer.{shard}.{tree}.{run}.{name}"
+    STORED = (JOURNAL, INBOX, CALL, CODE, EFFECT, TIMER)
+    """All subjects of a shard's stream."""
+
+    DEFINITION = "automation.{kind}.{name}"
+    """A schedule, trigger, notice or budget; outside the shards, in the automation stream."""
+    TICK = "automation.tick.schedule.{name}"
+    """Holds the message that the server delivers when a schedule is due."""
+    DUE = "automation.due.schedule.{name}"
+    DELIVERY = "automation.delivery.{notice}.{id}"
+    """Holds a webhook that is to be sent."""
+    RETRY = "automation.retry.{notice}.{id}"
+    """Holds one that the server delivers again later."""
+    AUTOMATION_TRIAL = "automation.trial.message.{seq}"
+    """Holds what is held against the tick, event or delivery at a sequence."""
+    EVENT = "event.{subject}"
+    """An event from outside that starts triggers; `subject` may be several tokens."""
+
+    DELTA = "delta.{tree}.{run}"
+    AUDIT = "audit.{action}"
+    """An action at a gateway, kept in the audit stream, which has no consumers."""
+    INTERRUPT = "interrupt.{tree}"
+    MEMORY = "memory.{verb}"
+    """Requests to the memory service, answered over core NATS."""
+    WARM = "warm.{pool}.{tree}.{run}"
+    """Requests to the sandbox that keeps the run's interpreter warm."""
+    EXECUTOR = "executor.{tool}.{instance}"
+    """Asks an executor of the tool whether it is working on a call."""
+
+
+def exchange_stream(prefix: str) -> str:
+    """The stream of a deployment's prompts, on the server where the agents are."""
+    return f"{prefix.upper()}-REMOTE"
+
+
+def exchange_subject(prefix: str, agent: str, task: str) -> str:
+    """The subject below which all that was said of a task lies; `*` stands for any agent."""
+    return f"{prefix}.remote.{agent}.{task}"
+
 
 DEFAULT_PREFIX = "cadre"
 
@@ -387,3 +446,49 @@ def timer_id(run: str, name: str) -> str:
 def cancel_id(run: str, *, now: bool = False) -> str:
     """Return the id of the cancel that a parent sends to its child `run`, or of the one that ends it at once."""
     return f"{run}:cancel:now" if now else f"{run}:cancel"
+
+
+MARKERS = "ghijklmnopqrstuvwxyz"
+"""The last characters of tree ids: the first is that of the second generation. Ids of the first one end in a digit."""
+
+ID_LENGTH = 32
+
+MOST_GENERATIONS = 1 + len(MARKERS)
+MOST_SHARDS = 256
+
+
+class UnknownGeneration(RetryableError):
+    """The tree began in a generation of shards that this process does not know, or that does not exist."""
+
+    def __init__(self, tree: str) -> None:
+        super().__init__(f"tree {tree} began in a generation of shards that is not known here")
+        self.tree = tree
+
+
+class Layout(NamedTuple):
+    """The streams of a deployment, as their metadata describes them."""
+
+    generations: tuple[int, ...]
+    """Number of shards in each generation, the first generation first."""
+    growing: int = 0
+    """Number of shards that a growth in progress leads to; 0 for none."""
+    serves: bool = False
+    """True if all streams of that growth exist, so that services take from them; no tree begins there yet."""
+
+    @property
+    def shards(self) -> int:
+        """Return the number of streams that services take from."""
+        return self.growing if self.serves else self.generations[-1]
+
+    def __str__(self) -> str:
+        return " -> ".join(map(str, self.generations))
+
+
+def generation_of(tree: str) -> int:
+    """Return the number of the generation, from 0, in which a tree began. Any text is an id of some generation."""
+    return MARKERS.find(tree[-1]) + 1 if len(tree) == ID_LENGTH else 0
+
+
+def in_generation(tree: str, generation: int) -> str:
+    """Return the id of a generation that has the other characters of this one, which is of the first generation."""
+    return f"{tree[:-1]}{MARKERS[generation - 1]}" if generation else tree

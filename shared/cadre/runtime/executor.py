@@ -14,16 +14,14 @@ from msgspec.structs import replace
 
 from cadre.delivery.call_worker import addressed_call, poisoned, too_late
 from cadre.delivery.codec import unpack_call
-from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import check_sender
-from cadre.delivery.worker import Job, Worker
+from cadre.delivery.worker import Job, Worker, check_sender
 from cadre.errors import CadreError, Fenced, OutcomeUnknown, TerminalError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Peers, QuarantineStore
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult, call_of_round
 from cadre.protocol.topology import result_id
 from cadre.runtime.invocation import InvocationOutcome, Invocations
-from cadre.runtime.tool_output import cut_error
+from cadre.runtime.tool_output import cut_error, cut_to_read, oversized
 from cadre.tools.loading import AnyTool
 
 log = logging.getLogger("cadre.tools")

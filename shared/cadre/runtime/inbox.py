@@ -11,8 +11,7 @@ import logging
 from cadre.delivery.codec import unpack_record
 from cadre.delivery.persons_order import left_behind
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
-from cadre.delivery.worker import Job, Poison, Worker
+from cadre.delivery.worker import TIMER_SENDER, Job, Misaddressed, Poison, Worker, check_sender
 from cadre.engine.fold import fold
 from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned

@@ -4,11 +4,14 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from cadre.engine.chat import base_tokens
 from cadre.engine.commands import CallModel, Command, Revoke, Send
+from cadre.engine.kind import to_begin
 from cadre.engine.timers import ended, running
 from cadre.errors import Fenced
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
 from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted, RunFinished
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import Step
 from cadre.loop.decide import decide
@@ -16,18 +19,18 @@ from cadre.loop.entry_of import entry_of
 from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.owed import is_at_work, owed
 from cadre.ports import Bus, Clock, Journal, Model
+from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
-from cadre.runtime.measured_bases import MeasuredBases
 from cadre.runtime.model_calls import attempt_id
-from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.revision_queue import RevisionQueue
-from cadre.runtime.run_cache import CachedRun, RunCache, read_run
-from cadre.runtime.run_log import log_entry
+from cadre.runtime.run_cache import CachedRun, PinnedPrompts, RunCache, read_run
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
+from cadre.telemetry.logs import fields_of_run
 from cadre.telemetry.metrics.journal_metrics import EntryMetrics
 from cadre.telemetry.metrics.meters import Meters
 from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
+from cadre.telemetry.tracing.ids import trace_id
 
 log = logging.getLogger("cadre.runner")
 
@@ -278,3 +281,50 @@ def _has_process(run: Run) -> bool:
 def _is_of(command: Command, record_id: str) -> bool:
     """Return whether the record's worker carries out the command: one owed to the world, or a wait of the record."""
     return isinstance(command, Send | Revoke) or command.cause in (None, record_id)
+
+
+_KEPT = 4
+
+
+class _Base(NamedTuple):
+    toolset: Toolset
+    prompts: Prompts
+    revision: str
+    tokens: int
+
+
+class MeasuredBases:
+    """Measures anew only when the toolset changes, or for a run that began with another revision."""
+
+    def __init__(self) -> None:
+        self._bases: list[_Base] = []
+
+    def tokens(self, spec: AgentSpec | None, prompts: Prompts, revision: str, toolset: Toolset) -> int:
+        """Tokens of a request of runs of this revision, which has this spec and these prompts, without their steps."""
+        for known in self._bases:
+            if known.toolset is toolset and known.prompts is prompts and known.revision == revision:
+                return known.tokens
+        run = to_begin(spec) if spec is not None else Run(id="", tree="")
+        run.tools, run.members, run.missing = toolset.tools, toolset.members, toolset.missing
+        tokens = base_tokens(run, prompts)
+        self._bases = [_Base(toolset, prompts, revision, tokens), *self._bases[: _KEPT - 1]]
+        return tokens
+
+
+run_log = logging.getLogger("cadre.run")
+
+
+def log_entry(entry: Entry) -> None:
+    """Logs what the entry, which is stored, says of the run's beginning and end."""
+    first, last = entry.events[0], entry.events[-1]
+    if type(first) is RunAccepted:
+        _log_run(entry, "begins")
+    if type(last) is RunFinished:
+        _log_run(entry, f"ends: {last.state}" + (f" ({last.error.type})" if last.error is not None else ""))
+
+
+def _log_run(entry: Entry, what: str) -> None:
+    fields = {"fields": fields_of_run(entry.tree, entry.run)}
+    run_log.info(
+        "run %s of %s %s, trace %s", entry.run, entry.agent, what, trace_id(entry.tree), extra=fields
+    )

@@ -43,13 +43,12 @@ from cadre.protocol.rollout import Rollout
 from cadre.runtime.away_calls import AwayBound, AwayCalls
 from cadre.runtime.inbox import EarlyCancels, Inbox
 from cadre.runtime.journaling import World
-from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.service.frame import run
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
-from cadre.service.revision import blob_ref, differing_replicas, revision_of
-from cadre.service.revision_slots import RevisionSlots
+from cadre.service.revision import RevisionSlots, blob_ref, differing_replicas, revision_of
 from cadre.service.tested_models import doubtful_calls, with_tested_calls
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec, MemorySpec

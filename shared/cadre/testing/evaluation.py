@@ -16,7 +16,7 @@ from cadre.client.errors import RunCancelled, RunFailed
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import BlobMissing
 from cadre.journal import events as ev
-from cadre.journal.wait_events import SignalReceived
+from cadre.journal.events import SignalReceived
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
 from cadre.settings import ModelSettings

@@ -23,7 +23,7 @@ from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.invocation import FileAccess, InvocationOutcome, Invocations
 from cadre.runtime.journaling import World
-from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of

@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.journal.wait_events import SignalReceived
+from cadre.journal.events import SignalReceived
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, RunState, Task

@@ -5,8 +5,8 @@ from typing import Any
 
 from cadre.protocol.messages import ErrorInfo
 from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from kinds.code.build import ANSWER_WITH_CODE, BLOCK, asks, begun, coder, decision, ended, yielded
 from unit.loop.build import SimulatedRun, result
 from unit.tracing.test_span_projection import seconds

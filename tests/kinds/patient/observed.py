@@ -16,7 +16,7 @@ from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from cadre.spec.sections import sections
-from cadre.telemetry.tracing.tree_trace import trace_of
+from cadre.telemetry.tracing.page import trace_of
 from harness.stack import Stack
 from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN

@@ -6,7 +6,7 @@ import pytest
 
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
-from cadre.journal.wait_events import WaitStarted
+from cadre.journal.events import WaitStarted
 from cadre.kinds.remote.records import RemoteSection, RemoteUpdated
 from cadre.protocol.a2a import cancel_tool, get_tool, remote_tools, send_tool
 from cadre.protocol.cards import ToolCard

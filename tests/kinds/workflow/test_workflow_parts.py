@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cadre.delivery.sender_check import impersonation
+from cadre.delivery.worker import impersonation
 from cadre.journal.arrivals import Poisoned
 from cadre.kinds.workflow.section import workflow_of
 from cadre.loop.rebase import TeamFiles, rebase

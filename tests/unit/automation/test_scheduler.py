@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 
 from cadre.automation.schedule import ScheduleSpec
-from cadre.automation.schedule_state import ScheduleState, new_schedule, paused
-from cadre.automation.ticks import next_ticks
+from cadre.automation.schedule_state import ScheduleState, new_schedule, next_ticks, paused
 from cadre.protocol.access import Maker
 from cadre_gateway.automation.evaluator import EvaluationEnded
 from unit.automation.month import SimulatedGateways

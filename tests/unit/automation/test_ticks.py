@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.automation.schedule import ScheduleSpec
-from cadre.automation.ticks import first_tick, jittered, next_ticks
+from cadre.automation.schedule_state import first_tick, jittered, next_ticks
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cadre.automation.signature import SignatureInvalid, signature, verify
+from cadre.automation.notice import SignatureInvalid, signature, verify
 from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
 

@@ -13,8 +13,8 @@ import yaml
 
 from cadre.engine.model_request import ChatMessage
 from cadre.telemetry.tracing.content import definitions, history, instructions
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from journals.kept import VERSIONS, journals, names
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ import msgspec
 from cadre import testing
 from cadre.engine.commands import Send
 from cadre.journal import events as ev
-from cadre.journal.back_pointers import BackPointers
+from cadre.journal.entry import BackPointers
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec

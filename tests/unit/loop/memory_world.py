@@ -24,7 +24,7 @@ from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Addressed, EffectResult, Record, ToolCall, ToolResult
 from cadre.protocol.topology import Topology, result_id, tree_of
 from cadre.runtime.journaling import World
-from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre.testing.in_memory_ports import InMemoryBus, InMemoryJournal, Reach

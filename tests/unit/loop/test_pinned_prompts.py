@@ -9,7 +9,7 @@ from cadre.loop.redecide import Journaled, redecide
 from cadre.ports import ModelReply
 from cadre.prompting.prompt_file import contracts, locate, read_texts
 from cadre.prompting.prompts import Prompts, PromptTexts
-from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from harness.memory_ports import MemoryBlobs
 from unit.loop.build import ANSWER, OFFER, SPEC, call, result, task

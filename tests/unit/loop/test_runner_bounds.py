@@ -12,9 +12,8 @@ from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall
 from cadre.protocol.usage import Usage
 from cadre.runtime.journaling import World
-from cadre.runtime.payments import Payments
-from cadre.runtime.pinned_prompts import PinnedPrompts
-from cadre.runtime.runner import Runner
+from cadre.runtime.run_cache import PinnedPrompts
+from cadre.runtime.runner import Payments, Runner
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import Price
 from cadre.spec.prices import Prices

@@ -14,9 +14,9 @@ from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MAX_CHARS, MAX_PART_CHARS, history, instructions
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from kinds.code.build import ANSWER_WITH_CODE, asks, coder, ended, yielded
 from unit.loop.build import ANSWER, SimulatedRun, call, report, result, spec
 

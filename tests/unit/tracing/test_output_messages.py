@@ -9,8 +9,8 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.protocol.usage import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MAX_CHARS
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import ADD, LOOK, SimulatedRun, call
 
 

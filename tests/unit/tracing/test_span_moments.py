@@ -5,8 +5,8 @@ from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.steps import Memory
 from cadre.protocol.usage import TokenUsage
 from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import SPEC, task
 
 DONE = ev.RunFinished(state="success", output="42", steps=1)

@@ -13,9 +13,9 @@ from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanLink, SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from kinds.code.build import decision
 from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result, spec

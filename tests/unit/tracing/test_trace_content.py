@@ -8,7 +8,7 @@ from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.protocol.usage import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MAX_CHARS
-from cadre.telemetry.tracing.tree_trace import trace_of
+from cadre.telemetry.tracing.page import trace_of
 from kinds.code.build import coder, ended, yielded
 from unit.loop.build import SimulatedRun, call, report, result, spec
 

@@ -15,8 +15,8 @@ from cadre.telemetry.tracing.ids import (
     traceparent_of,
     traceparent_of_run,
 )
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import link_to
-from cadre.telemetry.tracing.tree_trace import trace_of
 from unit.loop.build import SimulatedRun, call, report, result
 
 

@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 
 from cadre.telemetry.tracing import names
+from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from unit.tracing.test_span_moments import journal_of, remembering
 from unit.tracing.test_span_projection import simple

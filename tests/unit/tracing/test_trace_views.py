@@ -10,8 +10,7 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from cadre.telemetry.tracing.otlp_json import otlp_json
-from cadre.telemetry.tracing.page import duration, page
-from cadre.telemetry.tracing.tree_trace import in_order, trace_of
+from cadre.telemetry.tracing.page import duration, in_order, page, trace_of
 from harness.otlp_receiver import decode
 from unit.loop.build import SimulatedRun, call, result
 from unit.tracing.test_span_projection import simple

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from fastapi import Request
 
-from cadre.automation.push import PushTarget
+from cadre.automation.notice import PushTarget
 from cadre.errors import SpecError
 from cadre.protocol.messages import CallerTerms, Task
 from cadre.spec.names import NAME

@@ -8,8 +8,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.protocol.access import AuditEntry
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 
 class StoredAudit(NamedTuple):

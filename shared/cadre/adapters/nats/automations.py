@@ -10,8 +10,7 @@ from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.automation.notice import NoticeDelivery
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _DUE_TTL = "1h"
 """Where no gateway takes a message within this time, the look at all schedules that each makes finds what is due."""

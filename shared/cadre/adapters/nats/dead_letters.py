@@ -14,8 +14,7 @@ from cadre.adapters.nats.streams.jetstream import FIRST_ID, RETRIED, StoredMessa
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.ports import QuarantineRecord
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _NEVER_HANDLED = "delivered as often as the queue delivers a message, and never handled"
 

@@ -17,7 +17,7 @@ from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.automation.push import PUSHES
+from cadre.automation.notice import PUSHES
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, NotPermitted, UnreadableMessage
 from cadre.protocol.messages import (
@@ -25,8 +25,7 @@ from cadre.protocol.messages import (
     Spilled,
     Task,
 )
-from cadre.protocol.subjects import exchange_stream, exchange_subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Topology, exchange_stream, exchange_subject
 
 log = logging.getLogger("cadre.erasure")
 

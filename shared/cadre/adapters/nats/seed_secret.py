@@ -8,8 +8,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.errors import Fenced
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _BYTES = 32
 

@@ -12,8 +12,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.delivery.codec import HEADERS
 from cadre.protocol.files import WorkspaceFile
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _AT_ONCE = 32
 _HEADERS = {**HEADERS, jetstream.ROLLUP: "sub"}

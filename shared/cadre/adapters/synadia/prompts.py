@@ -28,7 +28,7 @@ from cadre.adapters.synadia.transcript import (
     Replied,
 )
 from cadre.errors import BusUnavailable, Fenced, NotPermitted, RetryableError, SetupError, TooLarge
-from cadre.protocol.subjects import exchange_stream, exchange_subject
+from cadre.protocol.topology import exchange_stream, exchange_subject
 from cadre.recent import Recent
 from cadre.spec.agent import AgentSpec
 from cadre.spec.remote_agent import RemoteSpec

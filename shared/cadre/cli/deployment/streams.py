@@ -16,10 +16,9 @@ from cadre.adapters.local_stack import find_nats
 from cadre.adapters.tool_entries import load_entry
 from cadre.deploy.team_file import read_team
 from cadre.errors import SetupError, SpecError
-from cadre.protocol.generations import Layout
 from cadre.protocol.nats_addresses import redacted
 from cadre.protocol.nats_users import Role
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Layout, Topology
 from cadre.settings import Settings, read_settings
 from cadre.spec.agent import AgentSpec, decode_spec
 from cadre.spec.agent_file import read_agent

@@ -345,7 +345,7 @@ def model() -> Iterator[Finding]:
 
 async def model_calls(folder: Path) -> AsyncIterator[Finding]:
     """Findings about real calls of the models that the environment and the team in the folder name."""
-    from cadre.local.model_check import check_model, used_models  # its weight is not the help's
+    from cadre.local.service_check import check_model, used_models  # its weight is not the help's
 
     try:
         models = used_models(folder, local_stack.model_settings())

@@ -30,7 +30,7 @@ from cadre.kinds.code.records import (
 from cadre.kinds.code.references import not_given, note_use
 from cadre.kinds.code.section import code_of
 from cadre.kinds.stepwise import Stepwise
-from cadre.prompting.code_signature import named_in_code
+from cadre.prompting.python_types import named_in_code
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import block_id
 from cadre.protocol.usage import Usage

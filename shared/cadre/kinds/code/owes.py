@@ -4,7 +4,7 @@ from cadre.engine.commands import Command, Send
 from cadre.journal.run import Run
 from cadre.kinds.code.fold import state_of
 from cadre.kinds.code.section import code_of
-from cadre.prompting.code_signature import named_in_code
+from cadre.prompting.python_types import named_in_code
 from cadre.prompting.tool_text import docstring_of, signature_of
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.code import BASE_IMPORTS, CodeFunction

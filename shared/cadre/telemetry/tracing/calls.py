@@ -8,8 +8,16 @@ from cadre.protocol.codes import ErrorInfo
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import call_span, span_id
-from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
-from cadre.telemetry.tracing.spans import Moment, SpanKind, Value, link_to, nanoseconds
+from cadre.telemetry.tracing.spans import (
+    Fault,
+    Moment,
+    OpenSpan,
+    OpenSpans,
+    SpanKind,
+    Value,
+    link_to,
+    nanoseconds,
+)
 
 RECALL = "recall"
 """The tool of the memory service that a run calls by itself, before it begins."""

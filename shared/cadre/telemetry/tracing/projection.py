@@ -27,9 +27,11 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.calls import Calls, fault_of
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
-from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import (
+    Fault,
     Moment,
+    OpenSpan,
+    OpenSpans,
     SpanKind,
     SpanLink,
     SpanRecord,

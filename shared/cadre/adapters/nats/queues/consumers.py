@@ -18,8 +18,7 @@ from cadre.errors import BusUnavailable, NotSetUpYet, SetupError
 from cadre.ports import CallQueue, QueuedMessage
 from cadre.protocol.nats_users import Role, consumers
 from cadre.protocol.rollout import slot_receiver
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 

@@ -17,14 +17,12 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import ReplicaTries, StoredMessage, TooManySubjects
 from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, TooLarge, UnreadableMessage
-from cadre.journal.back_pointers import positions
-from cadre.journal.entry import Entry
+from cadre.journal.entry import Entry, positions
 from cadre.journal.events import RunAccepted
 from cadre.ports import Blobs, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology, is_within
+from cadre.protocol.topology import Subject, Topology, is_within
 
 log = logging.getLogger("cadre.history")
 

@@ -23,8 +23,7 @@ from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMes
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
 from cadre.protocol.messages import Erased, Head, Lifecycle, Task
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.recent import Recent
 
 log = logging.getLogger("cadre.tail")

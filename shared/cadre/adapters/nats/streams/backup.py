@@ -20,8 +20,7 @@ from cadre.adapters.nats.streams.provision import check_no_restore, existing, st
 from cadre.delivery.codec import decode
 from cadre.errors import BusUnavailable, NotPermitted, SetupError, UnreadableMessage
 from cadre.protocol.access import AuditEntry
-from cadre.protocol.subjects import Subject
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.settings import Settings
 
 ABOUT, MESSAGES = "backup.json", "stream.tar.s2"

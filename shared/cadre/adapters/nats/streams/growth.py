@@ -29,8 +29,7 @@ from cadre.adapters.nats.streams.provision import (
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.cards import Presence
-from cadre.protocol.generations import MOST_GENERATIONS, MOST_SHARDS, Layout
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import MOST_GENERATIONS, MOST_SHARDS, Layout, Topology
 from cadre.settings import Settings
 
 log = logging.getLogger("cadre.nats")

@@ -9,8 +9,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams.provision import Lack, layout_after
 from cadre.errors import BusUnavailable, CadreError
-from cadre.protocol.generations import Layout
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Layout, Topology
 
 log = logging.getLogger("cadre.nats")
 
