@@ -116,6 +116,9 @@ def test_a_configuration_that_nats_refuses_is_named(place: Place) -> None:
     eventually(lambda: told() == "UsersNotRead", what="the status says so", within=150, state=told)
     place.kubectl("rollout", "restart", "statefulset/nats")
     print(f"ready after {place.ready('agent/unheard'):.1f} s")
+    place.kubectl("delete", "agent", "unheard")
+    pods = ("pod", "-l", "app.kubernetes.io/name=agent-unheard")
+    place.kubectl("wait", "--for=delete", *pods, f"--timeout={patience(150):.0f}s")
 
 
 def test_memories_outlive_their_pod_and_a_rollout_ends(place: Place) -> None:
