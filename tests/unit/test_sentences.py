@@ -57,6 +57,7 @@ ALLOWED = {
     "services/cadre_operator/reconcile.py:_define": "a condition's `reason` is a code in Kubernetes",
     "services/cadre_operator/reconcile.py:_tell": "likewise",
     "services/cadre_operator/reconcile.py:_ready": "likewise",
+    "services/cadre_operator/reconcile.py:_keys_of_waiting": "likewise",
     "services/cadre_operator/status.py:of_deployment": "likewise",
     "services/cadre_operator/status.py:pod_trouble": "likewise",
     "services/cadre_operator/status.py:_kstatus": "likewise",
