@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.cli.deployment.k8s import as_yaml
 from cadre.deploy.k8s.object_kinds import definitions
-from cadre.deploy.k8s.operator import NAME, digest_of, operator_manifests
+from cadre.deploy.k8s.operator import digest_of, operator_manifests
 from cadre.deploy.k8s.values import Values, Workload, read_values
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -53,10 +53,6 @@ def _operator() -> str:
 
 def _filled(manifests: list[dict[str, Any]]) -> str:
     for one in manifests:
-        if one["kind"].startswith("ClusterRole"):  # of the whole cluster, so of one release
-            one["metadata"] = {**one["metadata"], "name": f"{NAME}-the-namespace"}
-        if one["kind"] == "ClusterRoleBinding":
-            one["roleRef"] = {**one["roleRef"], "name": f"{NAME}-the-namespace"}
         if one["kind"] == "Deployment":
             one["spec"]["template"]["spec"]["imagePullSecrets"] = "the-pull-secrets"
     text = as_yaml(manifests).split("\n", 1)[1]

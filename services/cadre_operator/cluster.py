@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ import kopf
 
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION
+from cadre.settings import api_server_of_pod
 
 MANAGER = "cadre-operator"
 """Who has set a field: the name that server-side apply knows the operator by, and its mark on what it made."""
@@ -50,9 +52,15 @@ class ApiError(Exception):
 
 
 def login(**_: Any) -> kopf.ConnectionInfo | None:
-    """How the API server is reached: as the pod's service account, else as the kubeconfig says."""
+    """Return how the API server is reached: as the pod's service account, else as the kubeconfig says.
+
+    A pod finds it by the address in its environment, as other clients do, and needs no name server for it.
+    """
     options: dict[str, Any] = {"logger": _logger, "settings": kopf.OperatorSettings()}
-    return kopf.login_with_service_account(**options) or kopf.login_with_kubeconfig(**options)
+    account = kopf.login_with_service_account(**options)
+    if account is not None and (url := api_server_of_pod()):
+        account = replace(account, server=url)
+    return account or kopf.login_with_kubeconfig(**options)
 
 
 class Cluster:
@@ -120,16 +128,6 @@ class Cluster:
             content_type=_MERGE,
         )
 
-    async def set_finalizers(self, found: Manifest, finalizers: Sequence[str]) -> None:
-        """Sets its finalizers, unless it has changed since it was read: then ApiError 409."""
-        about = found["metadata"]
-        await self._call(
-            "PATCH",
-            _path(found["kind"], about["namespace"], about["name"]),
-            body={"metadata": {"finalizers": [*finalizers], "resourceVersion": about["resourceVersion"]}},
-            content_type=_MERGE,
-        )
-
     async def annotate(self, found: Manifest, annotations: Mapping[str, str]) -> None:
         """Sets annotations of the object; one that is gone is fine."""
         about = found["metadata"]
@@ -145,7 +143,8 @@ class Cluster:
                 raise
 
     async def tell(self, about: Manifest, reason: str, message: str, *, is_warning: bool) -> None:
-        """Makes an event of the object, as `kubectl describe` shows it."""
+        """Make an event of the object, as `kubectl describe` shows it. One that is refused, as in a namespace that is
+        going away, is logged."""
         meta, now = about["metadata"], datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         reference = {key: meta[key] for key in ("name", "namespace", "uid", "resourceVersion")}
         event = {
@@ -162,7 +161,10 @@ class Cluster:
             "lastTimestamp": now,
             "count": 1,
         }
-        await self._call("POST", f"/api/v1/namespaces/{meta['namespace']}/events", body=event)
+        try:
+            await self._call("POST", f"/api/v1/namespaces/{meta['namespace']}/events", body=event)
+        except ApiError as error:
+            _logger.warning("%s %s: %s (%s)", about["kind"], meta["name"], message, error)
 
     async def _call(
         self,

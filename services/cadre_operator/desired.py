@@ -27,8 +27,18 @@ _RUNNING = ("Deployment", "Job", "ScaledObject")
 CLAIM = "PersistentVolumeClaim"
 ADMIN_KEY = "CADRE_ADMIN_KEY"
 
+_COUNT = "cadre.dev/replicas"
+"""The annotation of a Deployment with the number of replicas that its object or the values say."""
+
 Key = tuple[str, str]
 """Kind and name of an object in the namespace."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What objects ask of their namespace's gateway under one path."""
+
+    deployment: str = ""
+    """Name of the Deployment that serves it; empty where none does."""
 
 
 class Desired(NamedTuple):
@@ -39,11 +49,10 @@ class Desired(NamedTuple):
     """What is wrong with an object, by its uid."""
     deployments: dict[str, list[str]]
     """Names of the Deployments of an object, by its uid."""
-    served: dict[str, set[str]]
-    """The path at the gateway of each agent, tool and pool that the services are for, with the uids of the objects that
-    ask for it."""
+    served: dict[str, Asked]
+    """What the services are for: each agent, tool and pool, by its path at the gateway."""
     lacks: dict[str, str]
-    """Of each agent, the members and tools that nothing here is, by its uid; "" when there are all."""
+    """The agents and tools that an object names and nothing here is, by its uid; "" when there are all."""
 
 
 def desired(
@@ -74,8 +83,7 @@ def desired(
             roles.append(service.role)
         for owner in service.owners:
             found.deployments.setdefault(owner["metadata"]["uid"], []).append(name)
-            for path in _paths(service.role):
-                found.served.setdefault(path, set()).add(owner["metadata"]["uid"])
+        found.served.update(dict.fromkeys(_paths(service.role), Asked(name)))
         if service.role.kind == "gateway":
             manifests = [*_of_administrator(manifests, values, admin), *manifests]
         for one in manifests:
@@ -138,6 +146,8 @@ def _rendered(service: Service, values: Values) -> list[Manifest]:
     workloads = {
         name: one for name, one in values.workloads.items() if "*" in name or name in (key, "provision")
     }
+    if service.replicas is not None:
+        workloads[key] = {**workloads.get(key, {}), "replicas": service.replicas, "scale": None}
     files = render([service.component], msgspec.structs.replace(values, workloads=workloads), key)
     return [manifest for manifests in files.values() for manifest in manifests]
 
@@ -155,7 +165,9 @@ def _add(manifests: dict[Key, Manifest], manifest: Manifest, owners: Iterable[Ma
         meta = owner["metadata"]
         if all(one["uid"] != meta["uid"] for one in references):
             whose = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
-            references.append({**whose, "name": meta["name"], "uid": meta["uid"]})
+            whose |= {"name": meta["name"], "uid": meta["uid"]}
+            # With `--cascade=foreground` the object is there until this is gone.
+            references.append({**whose, "blockOwnerDeletion": True})
 
 
 def _marked(manifest: Manifest) -> Manifest:
@@ -173,13 +185,44 @@ def is_ours(one: Manifest) -> bool:
 
 
 def superfluous(existing: Sequence[Manifest], wanted: Desired, live: Collection[str]) -> list[Manifest]:
-    """What the operator has made and nothing needs any more. What belongs to an object that is refused now stays."""
+    """Return what the operator has made and the objects that own it do not need any more. What belongs to an object
+    that is refused now stays. What has lost its last owner is the cluster's to remove, or to leave alone."""
     return [
         one
         for one in existing
         if (one["kind"], one["metadata"]["name"]) not in wanted.manifests
-        and not any(
-            owner["uid"] in live and owner["uid"] in wanted.problems
-            for owner in one["metadata"].get("ownerReferences") or ()
-        )
+        and (owners := live_owners(one, live))
+        and owners.isdisjoint(wanted.problems)
     ]
+
+
+def live_owners(one: Manifest, live: Collection[str]) -> set[str]:
+    """Return the uids of those of its owners that are there, and not going away."""
+    return {owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()} & {*live}
+
+
+def with_count(deployment: Manifest, found: Manifest | None) -> Manifest:
+    """Return the Deployment with the number of replicas that is the operator's to say. `found` is the one in the
+    cluster.
+
+    A number that an autoscaler or `kubectl scale` has set stays until the objects or the values say another one than
+    before. Where they say none, the operator keeps the number of now until somebody else has set one: a field that its
+    last manager gives up falls back to 1.
+    """
+    spec, about = deployment["spec"], (found or {}).get("metadata") or {}
+    set_by = [
+        one
+        for one in about.get("managedFields") or ()
+        if "f:replicas" in ((one.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    if "replicas" not in spec:
+        if found is None or all(one["manager"] != MANAGER for one in set_by):
+            return deployment
+        return {**deployment, "spec": {**spec, "replicas": found["spec"]["replicas"]}}
+    said = {_COUNT: str(spec["replicas"])}
+    is_as_before = said.items() <= (about.get("annotations") or {}).items()
+    if is_as_before and any(one.get("subresource") == "scale" for one in set_by):
+        spec = {key: value for key, value in spec.items() if key != "replicas"}
+    own = deployment["metadata"]
+    annotations = {**own.get("annotations", {}), **said}
+    return {**deployment, "metadata": {**own, "annotations": annotations}, "spec": spec}

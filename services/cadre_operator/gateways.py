@@ -1,30 +1,33 @@
 """Create, change and delete at the namespace's gateway what only the gateway holds, such as schedules and budgets.
 
-An object that stands for it keeps a finalizer until the gateway has let it go.
+What objects have asked a gateway for is noted in their namespace until the gateway has forgotten it. So no object waits
+for its gateway when it is deleted, and what was deleted while no operator looked is forgotten as well.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import httpx2
+import msgspec
 
 from cadre.automation.automation_file import SCHEDULE, AnySpec, Definition, automation_of
 from cadre.deploy.k8s.components import object_name
-from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.object_kinds import GROUP
+from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest, manifest
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SpecError
-from cadre_operator.cluster import Cluster
-from cadre_operator.desired import ADMIN_KEY, Desired
-from cadre_operator.namespace import REVISION_OF
+from cadre_operator.cluster import MANAGER, Cluster
+from cadre_operator.desired import ADMIN_KEY, Asked
 from cadre_operator.status import ACCEPTED, Condition, refused
 
 _SECONDS = 10.0
 
-FINALIZER = "cadre.dev/card-at-rest"
-"""Keeps an Agent until the gateway has taken its card away."""
+NOTES = "cadre-operator-notes"
+"""The ConfigMap of a namespace that says what its gateway may still hold."""
+
+_KEY = "asked.json"
 
 
 class Gateways:
@@ -51,28 +54,9 @@ class Gateways:
             else f"the gateway answered {answer.status_code}: {answer.text[:300]}"
         )
 
-    async def forget(self, path: str, values: Values) -> str:
-        """Delete `path` at the gateway, where there still is one; return what went wrong, empty when nothing did."""
-        if await self._cluster.get("Service", values.namespace, _gateway(values)) is None:
-            return ""
-        return await self.ask("DELETE", path, values)
-
-    async def hold(self, found: Manifest, finalizer: str) -> None:
-        """Keeps the object until its gateway has let go of it."""
-        finalizers = found["metadata"].get("finalizers") or []
-        if finalizer not in finalizers:
-            await self._cluster.set_finalizers(found, [*finalizers, finalizer])
-
-    async def let_go(self, found: Manifest, finalizer: str, path: str, values: Values) -> None:
-        """Deletes `path` at the gateway, where there still is one, then lets the object go. Raises SpecError."""
-        finalizers = found["metadata"].get("finalizers") or []
-        if finalizer not in finalizers:
-            return
-        namespace = found["metadata"]["namespace"]
-        if told := await self.forget(path, values):
-            await self._cluster.tell(found, "GatewayRefused", told, is_warning=True)
-            raise SpecError(f"{found['kind']} {namespace}/{found['metadata']['name']}: {told}")
-        await self._cluster.set_finalizers(found, [one for one in finalizers if one != finalizer])
+    async def is_there(self, values: Values) -> bool:
+        """Return whether the namespace has a gateway, be it busy or broken."""
+        return await self._cluster.get("Service", values.namespace, _gateway(values)) is not None
 
     async def _key(self, values: Values) -> str:
         secret = await self._cluster.get("Secret", values.namespace, values.gateway.secret)
@@ -84,41 +68,53 @@ def _gateway(values: Values) -> str:
     return object_name(values.instance, "gateway")
 
 
-class Retirement:
-    """The agents, tools and pools of all namespaces. The object of an agent that may have no replica is held until its
-    card is gone, which the Job that makes its queues has put. The keys of everything else expire if the gateway cannot
-    be asked to forget it."""
+class Notes:
+    """What the gateways of all namespaces may still hold for objects: agents, tools, pools and definitions."""
 
-    def __init__(self, gateways: Gateways) -> None:
+    def __init__(self, cluster: Cluster, gateways: Gateways) -> None:
+        self._cluster = cluster
         self._gateways = gateways
-        self._served: dict[str, dict[str, set[str]]] = {}
-        """By namespace, what its objects have asked for and the gateway may still know, as `Desired.served`."""
 
-    async def follow(self, namespace: str, wanted: Desired, values: Values) -> str:
-        """Retire what the objects of the namespace do not ask for any more; what an object has asked for stays while
-        the object is refused. Return what went wrong, empty when nothing did."""
-        known = self._served.setdefault(namespace, {})
-        known |= wanted.served
-        gone = [path for path, owners in known.items() if owners.isdisjoint(wanted.problems)]
-        for path in sorted({*gone} - wanted.served.keys()):
-            if told := await self._gateways.forget(path, values):
-                return f"{path}: {told}"
-            del known[path]
-        if not known:
-            del self._served[namespace]
-        return ""
+    async def add(self, values: Values, asked: Mapping[str, Asked]) -> dict[str, Asked]:
+        """Note what objects ask for now, by its path at the gateway; return all that is noted."""
+        found = await self._cluster.get("ConfigMap", values.namespace, NOTES)
+        text = ((found or {}).get("data") or {}).get(_KEY, "{}")
+        try:
+            known = msgspec.json.decode(text, type=dict[str, Asked])
+        except msgspec.DecodeError as error:
+            raise SpecError(f"ConfigMap {NOTES}: {_KEY}: {error}: delete the ConfigMap") from error
+        noted = {**known, **asked}
+        if noted != known:
+            await self._write(values.namespace, noted)
+        return noted
 
-    async def settle(self, found: Manifest, values: Values) -> None:
-        """Raises SpecError when the gateway keeps the card of an agent that is going away."""
-        if (found["metadata"].get("annotations") or {}).get(REVISION_OF):
-            return  # the card is that of the first
-        name = found["metadata"]["name"]
-        if found["metadata"].get("deletionTimestamp"):
-            await self._gateways.let_go(found, FINALIZER, f"/v1/agents/{name}", values)
-            return
-        scale = values.workload(f"agent/{name}").scale
-        if values.keda and scale is not None and scale.min == 0:
-            await self._gateways.hold(found, FINALIZER)
+    async def follow(
+        self, values: Values, noted: dict[str, Asked], asked: Mapping[str, Asked], kept: Collection[str]
+    ) -> str:
+        """Have the gateway forget what is noted and no object asks for any more. Return what went wrong, empty when
+        nothing did.
+
+        What the Deployments `kept` serve stays known. Where there is no gateway the notes wait for one, for what it
+        held may be kept in NATS.
+        """
+        gone = sorted(path for path in noted.keys() - asked.keys() if noted[path].deployment not in kept)
+        if not gone or not await self._gateways.is_there(values):
+            return ""
+        failed = ""
+        for path in gone:
+            if failed := await self._gateways.ask("DELETE", path, values):
+                failed = f"{path}: {failed}"
+                break
+            del noted[path]
+        await self._write(values.namespace, noted)
+        return failed
+
+    async def _write(self, namespace: str, noted: Mapping[str, Asked]) -> None:
+        about = {"name": NOTES, "namespace": namespace, "labels": {**CADRE, MANAGED_BY: MANAGER}}
+        text = msgspec.json.encode(noted, order="sorted").decode()
+        made = await self._cluster.apply(manifest("v1", "ConfigMap", about, data={_KEY: text}))
+        if not noted:
+            await self._cluster.delete(made)
 
 
 class DefinitionObjects:
@@ -130,14 +126,8 @@ class DefinitionObjects:
     async def settle(
         self, definition: Definition[AnySpec], found: Manifest, values: Values
     ) -> tuple[Condition, ...]:
-        """Brings the gateway up to date with the object; () for one that is going away. Raises SpecError."""
+        """Bring the gateway up to date with the object; return the object's conditions."""
         name = found["metadata"]["name"]
-        # Keeps the object until the gateway has forgotten what it stands for.
-        finalizer = f"{GROUP}/{definition.name}"
-        if found["metadata"].get("deletionTimestamp"):
-            await self._gateways.let_go(found, finalizer, f"{definition.path}/{name}", values)
-            return ()
-        await self._gateways.hold(found, finalizer)
         try:
             spec = automation_of(definition.spec, name, found["spec"])
         except SpecError as error:

@@ -48,7 +48,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         from cadre_operator.gateways import (
             DefinitionObjects,
             Gateways,
-            Retirement,  # kopf's weight is not the command line's
+            Notes,  # kopf's weight is not the command line's
         )
         from cadre_operator.operator import Operator
         from cadre_operator.reconcile import Reconciler
@@ -70,7 +70,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         cluster = Cluster()
         try:
             gateways = Gateways(cluster, gateway)
-            reconciler = Reconciler(cluster, DefinitionObjects(gateways), Retirement(gateways), layers)
+            reconciler = Reconciler(cluster, DefinitionObjects(gateways), Notes(cluster, gateways), layers)
             liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
             await Operator(reconciler, namespaces).run(liveness)
         finally:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from cadre.automation.automation_file import DEFINITIONS
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.manifest import Manifest, merged
 from cadre.deploy.k8s.object_kinds import ToolServerSpec
@@ -51,6 +52,8 @@ class Service(NamedTuple):
     owners: list[Manifest]
     role: Role
     """Its NATS user."""
+    replicas: int | None = None
+    """How many pods its object says it has; None: as the values say."""
 
 
 class Reading(NamedTuple):
@@ -61,18 +64,25 @@ class Reading(NamedTuple):
     """What is wrong with an object, by its uid."""
     values: Values
     lacks: dict[str, str]
-    """The members and tools of each agent that nothing here is, by its uid; "" when there are all."""
+    """The agents and tools that an object names and nothing here is, by its uid; "" when there are all."""
 
 
 def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
     """The services of the objects, whose files are written below the folder."""
-    reader = _NamespaceReader(objects, values, folder)
+    counts = {_uid(one): one["spec"].get("replicas") for many in objects.values() for one in many}
+    reader = _NamespaceReader({kind: _uncounted(many) for kind, many in objects.items()}, values, folder)
     reader.write_models()
     teams = reader.read_teams()
     reader.read_agents(teams)
     reader.read_tool_servers()
     reader.read_platform()
-    return Reading(reader.services, reader.problems, reader.values, reader.lacks())
+    services = [
+        one._replace(replicas=counts[_uid(one.owners[0])])
+        if one.component.role in ("agent", "tools")
+        else one
+        for one in reader.services
+    ]
+    return Reading(services, reader.problems, reader.values, reader.lacks())
 
 
 class _NamespaceReader:
@@ -202,7 +212,7 @@ class _NamespaceReader:
             self.services.append(Service(component, owners, role))
 
     def lacks(self) -> dict[str, str]:
-        """Return the members and tools of each agent that nothing here is, by its uid."""
+        """Return the agents and tools that each agent and definition names and nothing here is, by its uid."""
         agents = {_first(one) for one in self._objects["Agent"]}
         tools = {tool for service in self.services for tool in tools_of(service.role)}
         found: dict[str, str] = {}
@@ -212,6 +222,12 @@ class _NamespaceReader:
                 f"tool {one}" for one in spec.tools if one not in tools
             ]
             found[uid] = f"there is no {', '.join(away)} in this namespace" if away else ""
+        for kind in DEFINITIONS:
+            for one in self._objects[kind.kind]:
+                spec = one["spec"]
+                named = [spec.get("agent"), *(spec.get("agents") or ())]
+                away = [f"agent {name}" for name in named if name and name not in agents]
+                found[_uid(one)] = f"there is no {', '.join(away)} in this namespace" if away else ""
         return found
 
     def _home(self, team: str) -> Path:
@@ -273,6 +289,14 @@ class _NamespaceReader:
         if isinstance(error, UnknownModel):
             error = UnknownModel(error.name, "apply a Model of this name", key=error.key)
         self.problems[_uid(found)] = error.explanation
+
+
+def _uncounted(objects: Sequence[Manifest]) -> list[Manifest]:
+    """Return the objects without what no file has: how many pods one has is the cluster's."""
+    return [
+        {**one, "spec": {key: value for key, value in one["spec"].items() if key != "replicas"}}
+        for one in objects
+    ]
 
 
 def _check_agent(found: Manifest, name: str) -> None:

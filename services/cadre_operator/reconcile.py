@@ -20,8 +20,18 @@ from cadre.deploy.k8s.values import Values, read_values
 from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
 from cadre_operator.cluster import ApiError, Cluster
-from cadre_operator.desired import CLAIM, Desired, Key, desired, is_ours, superfluous
-from cadre_operator.gateways import DefinitionObjects, Retirement
+from cadre_operator.desired import (
+    CLAIM,
+    Asked,
+    Desired,
+    Key,
+    desired,
+    is_ours,
+    live_owners,
+    superfluous,
+    with_count,
+)
+from cadre_operator.gateways import NOTES, DefinitionObjects, Notes
 from cadre_operator.namespace import Objects, read_namespace
 from cadre_operator.nats_list import NatsList
 from cadre_operator.status import (
@@ -30,6 +40,7 @@ from cadre_operator.status import (
     PROGRESSING,
     Condition,
     held_back,
+    mounts_of,
     of_deployment,
     refused,
     replicas,
@@ -74,6 +85,11 @@ class _Unsettled(NamedTuple):
     objects: Objects
     wanted: Desired
     values: Values
+    served: dict[str, Asked]
+    """What they have asked for, in this round or in one before that the gateway has not heard of."""
+    kept: set[str]
+    """Names of the Deployments that serve although no object asks for them: their objects were deleted without them, or
+    are refused now."""
 
 
 class Reconciler:
@@ -83,12 +99,12 @@ class Reconciler:
         self,
         cluster: Cluster,
         definitions: DefinitionObjects,
-        retirement: Retirement,
+        notes: Notes,
         layers: Sequence[Mapping[str, Any]],
     ) -> None:
         self._cluster = cluster
         self._definitions = definitions
-        self._retirement = retirement
+        self._notes = notes
         self._layers = layers
         self._nats_list = NatsList()
         self._unsettled: dict[str, _Unsettled] = {}
@@ -113,6 +129,7 @@ class Reconciler:
             for refusing in (one for many in live.values() for one in many):
                 await self._tell(refusing, held_back(refusing, f"ConfigMap {VALUES_MAP}: {error}"), {})
             return True
+        uids = _uids(live)
         found = [
             one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
         ]
@@ -123,12 +140,21 @@ class Reconciler:
         wanted = await self._wanted(live, values, existing, secrets, others, admin)
         jobs = await self._cluster.list("Job", namespace, f"{PART_OF}=cadre,{COMPONENT}=provision")
         notes = await self._apply(namespace, wanted, existing, jobs, live, values)
-        for one in superfluous([*existing, *filter(is_ours, jobs)], wanted, _uids(live)):
+        for one in superfluous([*existing, *filter(is_ours, jobs)], wanted, uids):
             await self._cluster.delete(one)
         pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
         await self._tell_all(live, wanted, values, jobs, [*existing, *pods], notes)
-        self._unsettled[namespace] = _Unsettled(objects, wanted, values)
-        return bool(existing or jobs or any(objects.values()))
+        kept = {
+            one["metadata"]["name"]
+            for one in existing
+            if one["kind"] == "Deployment"
+            and (not (owners := live_owners(one, uids)) or not owners.isdisjoint(wanted.problems))
+        }
+        served = self._unsettled[namespace].served if namespace in self._unsettled else {}
+        self._unsettled[namespace] = _Unsettled(live, wanted, values, served | wanted.served, kept)
+        # The notes may stay, and ask for nothing.
+        left = [one for one in existing if one["metadata"]["name"] != NOTES]
+        return bool(left or jobs or any(objects.values()))
 
     async def settle(self, namespace: str) -> None:
         """Bring the namespace's gateway up to date with what its last round has found.
@@ -137,25 +163,27 @@ class Reconciler:
         """
         if (found := self._unsettled.pop(namespace, None)) is None:
             return
-        objects, wanted, values = found
+        definitions = [(kind, one) for kind in DEFINITIONS for one in found.objects[kind.kind]]
+        paths = [f"{kind.path}/{one['metadata']['name']}" for kind, one in definitions]
+        asked = found.wanted.served | dict.fromkeys(paths, Asked())
+        noted = await self._notes.add(found.values, found.served | asked)
         settled = await asyncio.gather(
-            *(self._retirement.settle(agent, values) for agent in objects["Agent"]),
-            *(self._define(kind, one, values) for kind in DEFINITIONS for one in objects[kind.kind]),
-            return_exceptions=True,
+            *(self._define(kind, one, found) for kind, one in definitions), return_exceptions=True
         )
+        failed = await self._notes.follow(found.values, noted, asked, found.kept)
         for failure in settled:
             if isinstance(failure, BaseException):
                 raise failure
-        if failed := await self._retirement.follow(namespace, wanted, values):
+        if failed:
             raise SpecError(failed)
 
-    async def _define(self, kind: Definition[AnySpec], found: Manifest, values: Values) -> None:
-        conditions = await self._definitions.settle(kind, found, values)
-        if conditions:
-            await self._tell(found, conditions, {})
-        for one in conditions:
-            if one.reason == "GatewayRefused":
-                raise SpecError(one.message)
+    async def _define(self, kind: Definition[AnySpec], one: Manifest, found: _Unsettled) -> None:
+        conditions = await self._definitions.settle(kind, one, found.values)
+        lack = found.wanted.lacks[one["metadata"]["uid"]]
+        await self._tell(one, (*conditions, _complete(lack)), {})
+        for condition in conditions:
+            if condition.reason == "GatewayRefused":
+                raise SpecError(condition.message)
 
     async def _values(self, namespace: str) -> Values:
         """The operator's values, those of the namespace over them. Its name is not theirs to say."""
@@ -199,7 +227,8 @@ class Reconciler:
         values: Values,
     ) -> list[str]:
         """What could not be had is returned."""
-        versions = {(one["kind"], one["metadata"]["name"]): _version(one) for one in existing}
+        found = {(one["kind"], one["metadata"]["name"]): one for one in existing}
+        versions = {key: _version(one) for key, one in found.items()}
         done = {one["metadata"]["name"] for one in jobs} | {
             name
             for many in live.values()
@@ -214,6 +243,8 @@ class Reconciler:
                 continue
             if key[0] == CLAIM and await self._cluster.get(CLAIM, namespace, key[1]) is not None:
                 continue  # of a volume hardly anything can be changed, and not everywhere
+            if key[0] == "Deployment":
+                manifest = with_count(manifest, found.get(key))
             digest = sha256(json.dumps(manifest, sort_keys=True).encode()).digest()
             if key in versions and applied.get(key) == (digest, versions[key]):
                 continue
@@ -248,6 +279,25 @@ class Reconciler:
                 "%s: %s; NATS has its new users when its kubelet looks again", values.namespace, error
             )
 
+    async def _unmounted(self, namespace: str, pods: Sequence[Manifest]) -> dict[str, str]:
+        """Return by the name of a pod that has not begun the Secret, ConfigMap or key that it mounts and is not there:
+        no status of the pod says so."""
+        mounts = {pod["metadata"]["name"]: mounts_of(pod) for pod in pods}
+        wanted = {(kind, name) for many in mounts.values() for kind, name, _ in many}
+        there = {
+            (kind, name): await self._cluster.get(kind, namespace, name) for kind, name in sorted(wanted)
+        }
+        found: dict[str, str] = {}
+        for pod, many in mounts.items():
+            for kind, name, keys in many:
+                holder = there[kind, name]
+                held = {**((holder or {}).get("data") or {}), **((holder or {}).get("binaryData") or {})}
+                if holder is None:
+                    found[pod] = f"there is no {kind} {name}"
+                elif lost := [key for key in keys if key not in held]:
+                    found[pod] = f"{kind} {name} has no {', '.join(lost)}"
+        return found
+
     async def _tell_all(
         self,
         live: Objects,
@@ -260,10 +310,12 @@ class Reconciler:
         found = {one["metadata"]["name"]: one for one in existing if one["kind"] == "Deployment"}
         note = "; ".join(notes)
         pods: dict[str, list[Manifest]] = {}
-        for pod in (one for one in existing if one["kind"] == "Pod"):
+        all_pods = [one for one in existing if one["kind"] == "Pod"]
+        unmounted = await self._unmounted(values.namespace, all_pods)
+        for pod in all_pods:
             pods.setdefault((pod["metadata"].get("labels") or {}).get(NAME, ""), []).append(pod)
         ready = {
-            one["metadata"]["uid"]: self._ready(one, wanted, found, pods, note)
+            one["metadata"]["uid"]: self._ready(one, wanted, found, pods, note, unmounted)
             for kind in ("Agent", "ToolServer", "Model", "Team")
             for one in live[kind]
         }
@@ -278,10 +330,7 @@ class Reconciler:
                 if uid in wanted.problems:
                     conditions = refused(wanted.problems[uid])
                 elif (lack := wanted.lacks.get(uid)) is not None:
-                    conditions = (
-                        *conditions,
-                        Condition("Complete", not lack, "Missing" if lack else "Found", lack),
-                    )
+                    conditions = (*conditions, _complete(lack))
                 more: dict[str, Any] = {}
                 names = wanted.deployments.get(uid, [])
                 if kind in ("Agent", "ToolServer") and names:
@@ -297,11 +346,12 @@ class Reconciler:
         found: Mapping[str, Manifest],
         pods: Mapping[str, Sequence[Manifest]],
         note: str,
+        unmounted: Mapping[str, str],
     ) -> Condition:
         if one["kind"] == "Model":
             return Condition("Ready", True, "Read")
         names = wanted.deployments.get(one["metadata"]["uid"], [])
-        each = {name: of_deployment(found.get(name), pods.get(name, ()), note) for name in names}
+        each = {name: of_deployment(found.get(name), pods.get(name, ()), note, unmounted) for name in names}
         waiting = [name for name, condition in each.items() if not condition.holds]
         if not waiting:
             return Condition("Ready", True, "Available", note)
@@ -345,6 +395,10 @@ def _keys_of_waiting(
         if volume["name"] == "nats"
     ]
     return [wanted.manifests[key] for secret in mounted if (key := ("Secret", secret)) in wanted.manifests]
+
+
+def _complete(lack: str) -> Condition:
+    return Condition("Complete", not lack, "Missing" if lack else "Found", lack)
 
 
 def _uids(live: Objects) -> set[str]:

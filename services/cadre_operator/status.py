@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cadre.deploy.k8s.manifest import Manifest
@@ -42,8 +43,14 @@ def held_back(found: Manifest, message: str) -> tuple[Condition, Condition]:
     return accepted, ready
 
 
-def of_deployment(found: Manifest | None, pods: Sequence[Manifest] = (), note: str = "") -> Condition:
-    """Return whether the pods of a Deployment's present template are there for work. `pods` are the Deployment's."""
+def of_deployment(
+    found: Manifest | None,
+    pods: Sequence[Manifest] = (),
+    note: str = "",
+    unmounted: Mapping[str, str] = MappingProxyType({}),
+) -> Condition:
+    """Return whether the pods of a Deployment's present template are there for work. `pods` are the Deployment's;
+    `unmounted` says by the name of a pod which of its volumes cannot be mounted."""
     if found is None:
         return _progressing("its Deployment is not there yet")
     status, wanted = found.get("status") or {}, (found.get("spec") or {}).get("replicas", 1)
@@ -51,7 +58,13 @@ def of_deployment(found: Manifest | None, pods: Sequence[Manifest] = (), note: s
         return _progressing("its Deployment is being changed")
     if (trouble := next(filter(None, map(pod_trouble, pods)), None)) is not None:
         return Condition("Ready", False, *trouble)
+    for pod in pods:
+        if lack := unmounted.get(pod["metadata"]["name"]):
+            return Condition("Ready", False, "FailedMount", f"pod {pod['metadata']['name']}: {lack}")
     for one in status.get("conditions") or ():
+        # A quota, or a rule for pods, is against them.
+        if one["type"] == "ReplicaFailure" and one["status"] == "True":
+            return Condition("Ready", False, one.get("reason", "FailedCreate"), one.get("message", ""))
         if one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded":
             return Condition("Ready", False, "ProgressDeadlineExceeded", one.get("message", ""))
     updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
@@ -95,10 +108,32 @@ def pod_trouble(pod: Manifest) -> tuple[str, str] | None:
     return None
 
 
-def replicas(found: Manifest | None) -> dict[str, int]:
-    """The counts of a Deployment's pods."""
+def mounts_of(pod: Manifest) -> list[tuple[str, str, list[str]]]:
+    """Return what a pod that has not begun cannot begin without: kind, name and keys of each Secret and ConfigMap that
+    it mounts."""
+    status = pod.get("status") or {}
+    waiting = [(one.get("state") or {}).get("waiting") or {} for one in status.get("containerStatuses") or ()]
+    if not any(one.get("reason") in _STARTING for one in waiting):
+        return []
+    sources: list[Manifest] = []
+    for volume in pod["spec"].get("volumes") or ():
+        sources += [volume, *((volume.get("projected") or {}).get("sources") or ())]
+    found = []
+    for source in sources:
+        for kind, field, name in (("Secret", "secret", "secretName"), ("ConfigMap", "configMap", "name")):
+            about = source.get(field) or {}
+            called = about.get(name) or about.get("name")
+            if called and not about.get("optional"):
+                found.append((kind, called, [item["key"] for item in about.get("items") or ()]))
+    return found
+
+
+def replicas(found: Manifest | None) -> dict[str, Any]:
+    """Return the counts of a Deployment's pods, and what selects them."""
     status = (found or {}).get("status") or {}
-    return {key: status.get(key, 0) for key in ("replicas", "readyReplicas")}
+    labels = (((found or {}).get("spec") or {}).get("selector") or {}).get("matchLabels") or {}
+    counts = {key: status.get(key, 0) for key in ("replicas", "readyReplicas")}
+    return {**counts, "selector": ",".join(f"{key}={value}" for key, value in sorted(labels.items()))}
 
 
 def status_with(

@@ -334,6 +334,13 @@ def read_secret(variable: str) -> str:
     return os.environ.get(variable, "")
 
 
+def api_server_of_pod() -> str:
+    """`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`: the URL of the cluster's API server, "" outside of one."""
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    host = f"[{host}]" if ":" in host else host
+    return f"https://{host}:{os.environ.get('KUBERNETES_SERVICE_PORT') or 443}" if host else ""
+
+
 def debugging() -> bool:
     """Whether errors are shown with their traceback: `CADRE_DEBUG` is set to anything but 0."""
     return os.environ.get("CADRE_DEBUG", "0") not in ("", "0")

@@ -32,6 +32,8 @@ class ApiServer:
         self.refusals: list[tuple[str, int]] = []
         """Requests to be refused: a piece of `METHOD path`, and the status."""
         self.requests: list[str] = []
+        self.used: set[tuple[str, str, str]] = set()
+        """Rights that requests needed: API group, resource with its subresource, and verb."""
         self._cut = asyncio.Event()
         app = Starlette(routes=[Route("/{path:path}", self._serve, methods=_METHODS)])
         config = uvicorn.Config(
@@ -147,6 +149,7 @@ class ApiServer:
             body = {**status, "code": refusal.code, "reason": refusal.reason, "message": str(refusal)}
             return JSONResponse(body, refusal.code)
         finally:
+            self.store.collect()
             await self.notify()
 
     async def _answer(self, request: Request) -> Response:
@@ -212,6 +215,8 @@ class ApiServer:
             for one in mine
             for sub in ("", "/status")
         ]  # fmt: skip
+        scale = {"kind": "Scale", "group": "autoscaling", "version": "v1", "namespaced": True, "verbs": verbs}
+        names += [{"name": f"{one.plural}/scale", **scale} for one in mine if one.is_scaled]
         about = {
             "kind": "APIResourceList",
             "apiVersion": "v1",
@@ -230,6 +235,10 @@ class ApiServer:
         if not found:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         resource, query = found[0], request.query_params
+        self.used |= {
+            (group, f"{plural}/{sub}".rstrip("/"), verb)
+            for verb in self._verbs(request, Place(resource, namespace, name))
+        }
         manager = query.get("fieldManager") or request.headers.get("user-agent", "unknown").split("/")[0]
         strict = query.get("fieldValidation") == "Strict"
         match request.method:
@@ -239,8 +248,10 @@ class ApiServer:
                 )
             case "GET" if not name:
                 return self._list(resource, namespace, dict(query))
+            case "GET" if sub == "scale":
+                return JSONResponse(_scale(self.store.get(resource, namespace, name)))
             case "GET":
-                return JSONResponse(self.store.get(resource, namespace, name))
+                return JSONResponse(self._shown(self.store.get(resource, namespace, name)))
             case "POST":
                 given = yaml.safe_load(await request.body())
                 return JSONResponse(self.store.create(resource, namespace, given, manager, strict), 201)
@@ -256,6 +267,14 @@ class ApiServer:
                 Place(resource, namespace, name), given, manager, force=force, strict=strict
             )
             return JSONResponse(made)
+        if sub == "scale":
+            before = self.store.get(resource, namespace, name)
+            wanted = merge_patch(_scale(before), given)["spec"]["replicas"]
+            after = {**before, "spec": {**before["spec"], "replicas": wanted}}
+            place = Place(resource, namespace, name)
+            return JSONResponse(
+                _scale(self.store.change(place, after, f"{manager}/scale", status=False, strict=strict))
+            )
         if request.method == "PATCH":
             if kind != "application/merge-patch+json":
                 raise Refusal(415, "UnsupportedMediaType", f"{kind} is not among the types of this server")
@@ -265,12 +284,28 @@ class ApiServer:
         )
         return JSONResponse(after)
 
+    def _verbs(self, request: Request, place: Place) -> list[str]:
+        """What a role must allow for the request."""
+        if request.method == "GET":
+            if place.name:
+                return ["get"]
+            return ["watch" if request.query_params.get("watch") in ("1", "true") else "list"]
+        if request.method == "PATCH" and self.find(place.resource.kind, place.name, place.namespace) is None:
+            return ["patch", "create"]
+        return [{"POST": "create", "PUT": "update"}.get(request.method, request.method.lower())]
+
     def _list(self, resource: Resource, namespace: str, query: dict[str, str]) -> Response:
-        items = [one for one in self.store.list(resource, namespace) if _selected(one, query)]
+        items = [self._shown(one) for one in self.store.list(resource, namespace) if _selected(one, query)]
         about = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
         return JSONResponse(
             {**about, "metadata": {"resourceVersion": str(self.store.version)}, "items": items}
         )
+
+    def _shown(self, found: Object) -> Object:
+        """The object with the managers of its fields; these are kept of Deployments alone."""
+        if found.get("kind") == "Deployment":
+            found["metadata"]["managedFields"] = self.store.managed_fields(found)
+        return found
 
     async def _watch(self, resource: Resource, namespace: str, query: dict[str, str]) -> AsyncIterator[bytes]:
         since, cut = int(query.get("resourceVersion") or self.store.version), self._cut
@@ -340,6 +375,13 @@ def merge_patch(value: Any, patch: Any) -> Any:
         else:
             found[key] = merge_patch(found.get(key), one)
     return found
+
+
+def _scale(found: Object) -> Object:
+    """The subresource `scale` of an object."""
+    about = {key: found["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"replicas": found["spec"].get("replicas", 0)}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": about, "spec": spec, "status": spec}
 
 
 def _line(what: str, found: Object) -> bytes:

@@ -57,6 +57,21 @@ class Managers:
         self.fields[manager] = {*new}
         return object_of({**now, **new})
 
+    def entries(self) -> list[dict[str, Any]]:
+        """The managers as `metadata.managedFields` has them; one of the subresource `scale` is called NAME/scale."""
+        found = []
+        for who, paths in self.fields.items():
+            name, _, subresource = who.partition("/")
+            fields: dict[str, Any] = {}
+            for path in paths:
+                place = fields
+                for step in path:
+                    key = f"f:{step}" if isinstance(step, str) else f"k:{list(step)}"
+                    place = place.setdefault(key, {})
+            about = {"subresource": subresource} if subresource else {}
+            found.append({"manager": name, "fieldsType": "FieldsV1", "fieldsV1": fields, **about})
+        return found
+
     def update(self, manager: str, before: dict[str, Any], after: dict[str, Any]) -> None:
         """Somebody has written the object otherwise than by apply: what is new is theirs."""
         old, new = fields_of(before), fields_of(after)

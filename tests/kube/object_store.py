@@ -31,6 +31,8 @@ class Resource(NamedTuple):
     namespaced: bool = True
     schema: Object | None = None
     """What a CustomResourceDefinition says of its objects."""
+    is_scaled: bool = False
+    """Whether it has the subresource `scale`, which holds `spec.replicas`."""
 
     @property
     def api_version(self) -> str:
@@ -54,7 +56,7 @@ BUILT_IN = (
     Resource("", "v1", "services", "Service"),
     Resource("", "v1", "serviceaccounts", "ServiceAccount"),
     Resource("", "v1", "events", "Event"),
-    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "deployments", "Deployment", is_scaled=True),
     Resource("batch", "v1", "jobs", "Job"),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
@@ -83,6 +85,10 @@ class Store:
         self.changed = asyncio.Condition()
         self._found: dict[tuple[str, str, str], Object] = {}
         self._managers: dict[str, Managers] = {}
+
+    def managed_fields(self, found: Object) -> list[Object]:
+        """Who has set which field of the object, as the API shows it."""
+        return self._managers[found["metadata"]["uid"]].entries()
 
     def list(self, resource: Resource, namespace: str = "") -> list[Object]:
         mine = [one for (plural, _, _), one in self._found.items() if plural == resource.plural]
@@ -213,6 +219,8 @@ class Store:
         return self.get(resource, namespace, name)
 
     def _keep(self, resource: Resource, namespace: str, name: str, found: Object, what: str) -> None:
+        if resource.kind == "Deployment":
+            found.setdefault("spec", {}).setdefault("replicas", 1)
         self.version += 1
         found["metadata"]["resourceVersion"] = str(self.version)
         self._found[resource.plural, namespace, name] = deepcopy(found)
@@ -221,12 +229,14 @@ class Store:
     def _remove(self, resource: Resource, namespace: str, name: str, found: Object) -> None:
         self._keep(resource, namespace, name, found, "DELETED")
         del self._found[resource.plural, namespace, name]
-        # The garbage collector: what has lost its last owner goes as well.
-        uid = found["metadata"]["uid"]
+        self.collect()
+
+    def collect(self) -> None:
+        """The garbage collector: what has lost its last owner goes as well, and what was given one that is gone."""
         alive = {one["metadata"]["uid"] for one in self._found.values()}
         for (plural, where, called), one in list(self._found.items()):
-            owners = [owner["uid"] for owner in one["metadata"].get("ownerReferences", [])]
-            if uid in owners and not alive & {*owners}:
+            owners = {owner["uid"] for owner in one["metadata"].get("ownerReferences", [])}
+            if owners and not alive & owners and (plural, where, called) in self._found:
                 kind = next(r for r in self.resources if r.plural == plural)
                 self.delete(kind, where, called)
 
@@ -234,8 +244,11 @@ class Store:
         spec = made["spec"]
         for version in spec["versions"]:
             names, schema = spec["names"], version["schema"]["openAPIV3Schema"]
+            is_scaled = "scale" in version.get("subresources", {})
             self.define(
-                Resource(spec["group"], version["name"], names["plural"], names["kind"], True, schema)
+                Resource(
+                    spec["group"], version["name"], names["plural"], names["kind"], True, schema, is_scaled
+                )
             )
         made["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
         self._keep(BUILT_IN[-1], "", made["metadata"]["name"], made, "MODIFIED")

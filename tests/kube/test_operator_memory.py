@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cadre_operator.cluster import Cluster
-from cadre_operator.gateways import DefinitionObjects, Gateways, Retirement
+from cadre_operator.gateways import DefinitionObjects, Gateways, Notes
 from cadre_operator.reconcile import Reconciler
 from kube.api_server import ApiServer
 from kube.objects import agent, put
@@ -22,7 +22,7 @@ async def test_what_is_gone_is_forgotten(
     }
     cluster = Cluster()
     gateways = Gateways(cluster, "http://127.0.0.1:9")
-    reconciler = Reconciler(cluster, DefinitionObjects(gateways), Retirement(gateways), [values])
+    reconciler = Reconciler(cluster, DefinitionObjects(gateways), Notes(cluster, gateways), [values])
 
     async def remembered() -> int:
         await reconciler.reconcile("cadre")

@@ -172,8 +172,17 @@ def test_a_job_makes_every_queue_that_is_scaled_by() -> None:
     # Who goes back to this one has it run again once it is gone; docs/deploy.md says how to have it sooner.
     assert job["spec"]["ttlSecondsAfterFinished"] <= 300
     assert job["metadata"]["labels"]["app.kubernetes.io/component"] == "provision"
-    other = pick(rendered({"image": "cadre:0.2.0"}), "Job/cadre-provision-*")
-    assert other["metadata"]["name"] != job["metadata"]["name"]
+    assert pick(rendered(), "Job/cadre-provision-*")["metadata"]["name"] == job["metadata"]["name"]
+    # A Job's template cannot be changed: whatever changes it makes another Job.
+    for values in (
+        {"image": "cadre:0.2.0"},
+        {"workloads": {"*": {"pod": {"imagePullSecrets": [{"name": "registry"}]}}}},
+        {"workloads": {"provision": {"env": {"CADRE_LOG_LEVEL": "DEBUG"}}}},
+        {"nats": {"prefix": "other"}},
+        {"nats": {"tls": {"secret": "nats-tls"}}},
+    ):
+        other = pick(rendered(values), "Job/cadre-provision-*")
+        assert other["metadata"]["name"] != job["metadata"]["name"], values
 
 
 def test_any_field_of_any_pod_can_be_set() -> None:

@@ -54,3 +54,5 @@ def test_without_keda_there_are_as_many_as_are_asked_for() -> None:
     assert pick(manifests, "Deployment/agent-manager")["spec"]["replicas"] == 2
     assert pick(manifests, "Deployment/agent-checker")["spec"]["replicas"] == 3
     assert pick(manifests, "Deployment/tools-tables")["spec"]["replicas"] == 1
+    theirs = rendered({"keda": False, "workloads": {"agent/*": {"replicas": None}}})
+    assert "replicas" not in pick(theirs, "Deployment/agent-manager")["spec"]

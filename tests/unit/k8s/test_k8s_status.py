@@ -21,6 +21,7 @@ def waiting(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
     return pod(containerStatuses=[{"ready": False, "state": state, "image": "i", **more}])
 
 
+QUOTA = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
 TIMED_OUT = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
 
 
@@ -34,6 +35,7 @@ TIMED_OUT = {"type": "Progressing", "status": "False", "reason": "ProgressDeadli
         (deployment(1, updatedReplicas=1), "Progressing"),
         (deployment(updatedReplicas=0), "Progressing"),
         (deployment(availableReplicas=2, conditions=[TIMED_OUT]), "ProgressDeadlineExceeded"),
+        (deployment(updatedReplicas=0, conditions=[QUOTA]), "FailedCreate"),
         (deployment(), "Available"),
         (deployment(0, updatedReplicas=0, availableReplicas=0, replicas=0), "Available"),
     ],

@@ -37,6 +37,7 @@ _STATUS: Schema = {
         "observedGeneration": {"type": "integer", "format": "int64"},
         "replicas": {"type": "integer", "format": "int32"},
         "readyReplicas": {"type": "integer", "format": "int32"},
+        "selector": {"type": "string", "description": "Selects its pods, for a HorizontalPodAutoscaler."},
         "provisioned": {
             "type": "array",
             "items": {"type": "string"},
@@ -49,6 +50,13 @@ _STATUS: Schema = {
             "x-kubernetes-list-map-keys": ["type"],
         },
     },
+}
+
+_COUNT: Schema = {
+    "description": "How many pods it has; left out: as the values say. KEDA does not scale an object that says it.",
+    "type": "integer",
+    "format": "int32",
+    "minimum": 0,
 }
 
 
@@ -83,6 +91,8 @@ class ObjectKind(NamedTuple):
     """Fields that may also be a name: their form is checked when they are read."""
     columns: tuple[tuple[str, str, str], ...] = ()
     """Columns of `kubectl get`: name, type and path."""
+    is_scaled: bool = False
+    """Whether `kubectl scale` and autoscalers may set how many pods it has."""
 
     @property
     def struct(self) -> type[msgspec.Struct]:
@@ -91,7 +101,7 @@ class ObjectKind(NamedTuple):
 
 _READY = ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
 _REASON = ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason')
-_REPLICAS = ("Replicas", "integer", ".status.readyReplicas")
+_REPLICAS = ("Replicas", "integer", ".status.replicas")
 _SPEC_KIND = ("Kind", "string", ".spec.kind")
 _ABOUT = {
     "Schedule": ("Agent", "string", ".spec.agent"),
@@ -103,10 +113,17 @@ _ABOUT = {
 
 OBJECT_KINDS = (
     ObjectKind(
-        "Agent", "agents", agent_body, loose=("model",), columns=(_SPEC_KIND, _REPLICAS, _READY, _REASON)
+        "Agent",
+        "agents",
+        agent_body,
+        loose=("model",),
+        columns=(_SPEC_KIND, _REPLICAS, _READY, _REASON),
+        is_scaled=True,
     ),
     ObjectKind("Team", "teams", TeamBody, columns=(_READY, _REASON)),
-    ObjectKind("ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON)),
+    ObjectKind(
+        "ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON), is_scaled=True
+    ),
     ObjectKind("Model", "models", _ModelBody, columns=(_READY, _REASON)),
     *(
         ObjectKind(
@@ -131,12 +148,19 @@ def _definition(kind: ObjectKind) -> Manifest:
         "categories": ["cadre"],
     }
     columns = [*kind.columns, ("Age", "date", ".metadata.creationTimestamp")]
+    subresources: dict[str, Any] = {"status": {}}
+    if kind.is_scaled:
+        subresources["scale"] = {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        }
     version = {
         "name": VERSION,
         "served": True,
         "storage": True,
         "schema": {"openAPIV3Schema": _schema(kind)},
-        "subresources": {"status": {}},
+        "subresources": subresources,
         "additionalPrinterColumns": [
             {"name": name, "type": of, "jsonPath": path} for name, of, path in columns
         ],
@@ -150,6 +174,8 @@ def _schema(kind: ObjectKind) -> Schema:
     spec = structural(kind.struct, kind.without)
     for field in kind.loose:
         spec["properties"][field] = {"x-kubernetes-preserve-unknown-fields": True}
+    if kind.is_scaled:
+        spec["properties"]["replicas"] = _COUNT
     return {
         "type": "object",
         "required": ["spec"],

@@ -12,28 +12,31 @@ NAME = "cadre-operator"
 
 
 _OBJECTS = ("agents", "teams", "toolservers", "models", "schedules", "triggers", "notices", "budgets")
-_ALL = ["get", "list", "watch", "create", "patch", "delete"]
+_MADE = ["list", "create", "patch", "delete"]
+_HEARD = ["watch", *_MADE]
 _RULES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
-    ("cadre.dev", _OBJECTS, ["get", "list", "watch", "patch"]),
+    ("cadre.dev", _OBJECTS, ["list", "watch"]),
     ("cadre.dev", [f"{one}/status" for one in _OBJECTS], ["patch"]),
-    ("", ["configmaps", "secrets", "serviceaccounts", "services"], _ALL),
+    # Where a cluster asks for it of who makes an object's deletion wait for what it owns, as OpenShift does.
+    ("cadre.dev", [f"{one}/finalizers" for one in _OBJECTS[:3]], ["update"]),
+    ("", ["configmaps", "secrets"], ["get", *_HEARD]),
+    ("", ["services"], ["get", *_MADE]),
+    ("", ["serviceaccounts"], _MADE),
     ("", ["persistentvolumeclaims"], ["get", "create", "patch"]),
     ("", ["pods"], ["list", "watch", "patch"]),
     ("", ["events"], ["create"]),
-    ("apps", ["deployments"], _ALL),
-    ("batch", ["jobs"], _ALL),
-    ("networking.k8s.io", ["networkpolicies"], _ALL),
-    ("cilium.io", ["ciliumnetworkpolicies"], _ALL),
-    ("policy", ["poddisruptionbudgets"], _ALL),
-    ("keda.sh", ["scaledobjects"], _ALL),
+    ("apps", ["deployments"], _HEARD),
+    ("batch", ["jobs"], _HEARD),
+    ("networking.k8s.io", ["networkpolicies"], _MADE),
+    ("cilium.io", ["ciliumnetworkpolicies"], _MADE),
+    ("policy", ["poddisruptionbudgets"], _MADE),
+    ("keda.sh", ["scaledobjects"], _MADE),
 )
 """By API group: resources and verbs, and not one more."""
 
-_TO_WATCH: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
-    ("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "list", "watch"]),
-    ("", ["namespaces"], ["get", "list", "watch"]),
-)
-"""What can only be asked of the whole cluster."""
+_DEFINITIONS = ("apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"])
+_NAMESPACES = ("", ["namespaces"], ["list", "watch"])
+"""Whether those that it acts on are there."""
 
 
 def operator_manifests(values: Values, settings: str, namespaces: Sequence[str] = ()) -> list[Manifest]:
@@ -42,16 +45,21 @@ def operator_manifests(values: Values, settings: str, namespaces: Sequence[str] 
     Where it acts on some namespaces alone, it has its rights in these.
     """
     about = metadata(values.namespace, NAME, "operator")
-    cluster = {"name": NAME, "labels": about["labels"]}
+    # Of the whole cluster, where operators of several namespaces have theirs.
+    cluster = {"name": f"{NAME}-{values.namespace}", "labels": about["labels"]}
     subject = {"kind": "ServiceAccount", "name": NAME, "namespace": values.namespace}
     found = [
         manifest("v1", "ServiceAccount", about, automountServiceAccountToken=False),
-        _role("ClusterRole", cluster, [*_TO_WATCH, *([] if namespaces else _RULES)]),
+        _role("ClusterRole", cluster, [_DEFINITIONS, *([_NAMESPACES] if namespaces else _RULES)]),
         _binding("ClusterRole", "ClusterRoleBinding", cluster, subject),
     ]
     for namespace in namespaces:
         there = metadata(namespace, NAME, "operator")
         found += [_role("Role", there, _RULES), _binding("Role", "RoleBinding", there, subject)]
+    # Nothing but its kubelet asks it anything. Where it may connect to is open: the address of the API server, which
+    # it has to reach behind that of its Service, is known to the cluster alone.
+    silence = {"podSelector": {"matchLabels": selector(NAME)}, "policyTypes": ["Ingress"]}
+    found.append(manifest("networking.k8s.io/v1", "NetworkPolicy", about, spec=silence))
     found.append(manifest("v1", "ConfigMap", about, data={"values.yaml": settings}))
     found.append(_deployment(values, about, namespaces, digest_of(settings)))
     return found
@@ -70,7 +78,7 @@ def _role(
 
 
 def _binding(role: str, kind: str, about: dict[str, Any], subject: dict[str, str]) -> Manifest:
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": about["name"]}
     return manifest("rbac.authorization.k8s.io/v1", kind, about, roleRef=reference, subjects=[subject])
 
 

@@ -4,6 +4,7 @@ Replicas scale by lag: KEDA asks NATS for the pending messages of a service's du
 those of one of two revisions of an agent.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from hashlib import sha256
@@ -143,29 +144,29 @@ def scaling(component: Component, values: Values) -> list[Manifest]:
 def provision(components: Sequence[Component], values: Values) -> list[Manifest]:
     """The Job that creates streams and consumers before KEDA asks for their lag, and what it needs.
 
-    A Job cannot be changed, so its name is derived from its arguments and image.
+    A Job's template cannot be changed, so its name is derived from that.
     """
     options = [option for component in components for option in component.provides]
     for one in components:
         if one.at_rest and (scale := _scale(one, values)) is not None and scale.min == 0:
             options += ["--at-rest", one.at_rest]
-    bus = values.nats
-    whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
     component = Component("provision", "", ["provision", *options], instance=values.instance or "cadre")
     workload = values.workload(component.key)
     about = metadata(values.namespace, component.id, component.role)
     pod = {"restartPolicy": "OnFailure", **plain_pod_spec(component, values, workload)}
     del pod["topologySpreadConstraints"]
+    template = {"metadata": {"labels": about["labels"]}, "spec": merged(pod, workload.pod)}
+    digest_of_template = sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
     job = manifest(
         "batch/v1",
         "Job",
-        {**about, "name": f"{component.id}-{sha256(whole.encode()).hexdigest()[:8]}"},
+        {**about, "name": f"{component.id}-{digest_of_template[:8]}"},
         spec={
             "backoffLimit": 10,
             # While it is kept, `apply` of what it was made for does not run it again: who goes back to a former
             # spec, whose card at rest another one has taken the place of, wants it run.
             "ttlSecondsAfterFinished": 300,
-            "template": {"metadata": {"labels": about["labels"]}, "spec": merged(pod, workload.pod)},
+            "template": template,
         },
     )
     return [*_guards(component, values), job]
@@ -186,7 +187,7 @@ def _scale(component: Component, values: Values) -> Scale | None:
 
 
 def _check(component: Component, values: Values, workload: Workload, scale: Scale | None) -> None:
-    if workload.drain < 0 or workload.linger < 0 or workload.replicas < 0:
+    if workload.drain < 0 or workload.linger < 0 or (workload.replicas or 0) < 0:
         raise SpecError(f"workloads: {component.key}: drain, linger and replicas must be at least 0")
     if scale is not None and not (0 <= scale.min <= scale.max and scale.max >= 1 and scale.lag >= 1):
         raise SpecError(f"workloads: {component.key}: scale: 0 <= min <= max, with max and lag at least 1")
@@ -230,7 +231,7 @@ def _deployment(component: Component, values: Values, workload: Workload, scale:
     keeps = component.role == "memory" and values.embeds_memories
     spec: Manifest = {
         # Where something scales it, every `apply` would set the number back.
-        **({"replicas": workload.replicas} if scale is None else {}),
+        **({"replicas": workload.replicas} if scale is None and workload.replicas is not None else {}),
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": selector(component.id)},
         "strategy": {"type": "Recreate"} if keeps else rolling,

@@ -88,8 +88,8 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The values of one service."""
 
-    replicas: int = 1
-    """Replicas where nothing scales them."""
+    replicas: int | None = 1
+    """Replicas where nothing scales them; null: somebody else counts them."""
     scale: Scale | None = None
     drain: int = 60
     """Seconds that work in flight is given after SIGTERM."""
@@ -368,6 +368,8 @@ def _workload(key: str, settings: Mapping[str, Any]) -> Workload:
     # What is null in a pod takes away what the service's own has.
     pod = settings.get("pod")
     found = merged({}, {name: value for name, value in settings.items() if name != "pod"})
+    if "replicas" in settings:
+        found["replicas"] = settings["replicas"]
     try:
         return msgspec.convert({**found, **({} if pod is None else {"pod": pod})}, Workload)
     except msgspec.ValidationError as error:
@@ -415,7 +417,11 @@ def is_address(url: str) -> bool:
 def _matching(workloads: Mapping[str, Mapping[str, Any]], key: str, found: Any) -> Any:
     patterns = [pattern for pattern in workloads if fnmatchcase(key, pattern)]
     for pattern in sorted(patterns, key=lambda p: ("*" not in p, len(p))):
-        # Null is a value of `scale`; elsewhere it is what the wider ones say.
-        over = {name: one for name, one in workloads[pattern].items() if one is not None or name == "scale"}
+        # Null is a value of these; elsewhere it is what the wider ones say.
+        over = {
+            name: one
+            for name, one in workloads[pattern].items()
+            if one is not None or name in ("replicas", "scale")
+        }
         found = merged(found, over, nulls=True)
     return found
