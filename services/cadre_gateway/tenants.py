@@ -250,8 +250,10 @@ class Tenants:
             return None
         if not found:
             return Unready("no-tenant", f"there is no tenant in {self._folder}")
-        codes = {missing.code for missing in found.values() if missing is not None}
-        return Unready(codes.pop() if len(codes) == 1 else "no-tenant", "no tenant can be served")
+        lacks = [missing for missing in found.values() if missing is not None]
+        codes = {missing.code for missing in lacks}
+        code = codes.pop() if len(codes) == 1 else "no-tenant"
+        return Unready(code, "no tenant can be served", all(missing.is_shared for missing in lacks))
 
     def about(self) -> dict[str, str]:
         """How many of them can work."""

@@ -34,7 +34,7 @@ Key = tuple[str, str]
 """Kind and name of an object in the namespace."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Noted(msgspec.Struct, frozen=True):
     """What objects ask of their namespace's gateway under one path."""
 
     deployment: str = ""
@@ -49,7 +49,7 @@ class Desired(NamedTuple):
     """What is wrong with an object, by its uid."""
     deployments: dict[str, list[str]]
     """Names of the Deployments of an object, by its uid."""
-    served: dict[str, Asked]
+    served: dict[str, Noted]
     """What the services are for: each agent, tool and pool, by its path at the gateway."""
     lacks: dict[str, str]
     """The agents and tools that an object names and nothing here is, by its uid; "" when there are all."""
@@ -83,7 +83,7 @@ def desired(
             roles.append(service.role)
         for owner in service.owners:
             found.deployments.setdefault(owner["metadata"]["uid"], []).append(name)
-        found.served.update(dict.fromkeys(_paths(service.role), Asked(name)))
+        found.served.update(dict.fromkeys(_paths(service.role), Noted(name)))
         if service.role.kind == "gateway":
             manifests = [*_of_administrator(manifests, values, admin), *manifests]
         for one in manifests:

@@ -19,7 +19,7 @@ from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest, manifest
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SpecError
 from cadre_operator.cluster import MANAGER, Cluster
-from cadre_operator.desired import ADMIN_KEY, Asked
+from cadre_operator.desired import ADMIN_KEY, Noted
 from cadre_operator.status import ACCEPTED, Condition, refused
 
 _SECONDS = 10.0
@@ -75,12 +75,12 @@ class Notes:
         self._cluster = cluster
         self._gateways = gateways
 
-    async def add(self, values: Values, asked: Mapping[str, Asked]) -> dict[str, Asked]:
+    async def add(self, values: Values, asked: Mapping[str, Noted]) -> dict[str, Noted]:
         """Note what objects ask for now, by its path at the gateway; return all that is noted."""
         found = await self._cluster.get("ConfigMap", values.namespace, NOTES)
         text = ((found or {}).get("data") or {}).get(_KEY, "{}")
         try:
-            known = msgspec.json.decode(text, type=dict[str, Asked])
+            known = msgspec.json.decode(text, type=dict[str, Noted])
         except msgspec.DecodeError as error:
             raise SpecError(f"ConfigMap {NOTES}: {_KEY}: {error}: delete the ConfigMap") from error
         noted = {**known, **asked}
@@ -89,7 +89,7 @@ class Notes:
         return noted
 
     async def follow(
-        self, values: Values, noted: dict[str, Asked], asked: Mapping[str, Asked], kept: Collection[str]
+        self, values: Values, noted: dict[str, Noted], asked: Mapping[str, Noted], kept: Collection[str]
     ) -> str:
         """Have the gateway forget what is noted and no object asks for any more. Return what went wrong, empty when
         nothing did.
@@ -109,7 +109,7 @@ class Notes:
         await self._write(values.namespace, noted)
         return failed
 
-    async def _write(self, namespace: str, noted: Mapping[str, Asked]) -> None:
+    async def _write(self, namespace: str, noted: Mapping[str, Noted]) -> None:
         about = {"name": NOTES, "namespace": namespace, "labels": {**CADRE, MANAGED_BY: MANAGER}}
         text = msgspec.json.encode(noted, order="sorted").decode()
         made = await self._cluster.apply(manifest("v1", "ConfigMap", about, data={_KEY: text}))

@@ -22,7 +22,7 @@ from cadre.errors import SpecError
 from cadre_operator.cluster import ApiError, Cluster
 from cadre_operator.desired import (
     CLAIM,
-    Asked,
+    Noted,
     Desired,
     Key,
     desired,
@@ -85,7 +85,7 @@ class _Unsettled(NamedTuple):
     objects: Objects
     wanted: Desired
     values: Values
-    served: dict[str, Asked]
+    served: dict[str, Noted]
     """What they have asked for, in this round or in one before that the gateway has not heard of."""
     kept: set[str]
     """Names of the Deployments that serve although no object asks for them: their objects were deleted without them, or
@@ -165,7 +165,7 @@ class Reconciler:
             return
         definitions = [(kind, one) for kind in DEFINITIONS for one in found.objects[kind.kind]]
         paths = [f"{kind.path}/{one['metadata']['name']}" for kind, one in definitions]
-        asked = found.wanted.served | dict.fromkeys(paths, Asked())
+        asked = found.wanted.served | dict.fromkeys(paths, Noted())
         noted = await self._notes.add(found.values, found.served | asked)
         settled = await asyncio.gather(
             *(self._define(kind, one, found) for kind, one in definitions), return_exceptions=True

@@ -112,8 +112,8 @@ def mounts_of(pod: Manifest) -> list[tuple[str, str, list[str]]]:
     """Return what a pod that has not begun cannot begin without: kind, name and keys of each Secret and ConfigMap that
     it mounts."""
     status = pod.get("status") or {}
-    waiting = [(one.get("state") or {}).get("waiting") or {} for one in status.get("containerStatuses") or ()]
-    if not any(one.get("reason") in _STARTING for one in waiting):
+    states = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
+    if {(one.get("waiting") or {}).get("reason") for one in states}.isdisjoint(_STARTING):
         return []
     sources: list[Manifest] = []
     for volume in pod["spec"].get("volumes") or ():

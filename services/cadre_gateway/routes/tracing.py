@@ -24,7 +24,7 @@ from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.openapi import json_answer
 
-_PROBES = ("/healthz", "/readyz", "/metrics")
+_PROBES = ("/healthz", "/readyz", "/readyz/self", "/metrics")
 _READING = ("GET", "HEAD", "OPTIONS")
 _HARMLESS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 """The page shows what others wrote, and has no use for anything but its own style."""

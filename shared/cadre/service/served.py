@@ -101,11 +101,11 @@ class ServedAccount:
         if self._lack:
             return Unready("starting", self._lack)
         if self.platform is None or not self.platform.nc.is_connected:
-            return Unready("bus-unavailable", "not connected to NATS")
+            return Unready("bus-unavailable", "not connected to NATS", is_shared=True)
         if (problem := self.platform.clock.problem()) is not None:
             return Unready("clock-skew", problem)
         if self._store is not None and (trouble := self._store.trouble()) is not None:
-            return Unready(*trouble)
+            return Unready(*trouble, is_shared=True)
         if self._part is None:
             return Unready("starting", self.platform.opening.lacks)
         if (behind := self.platform.shards.trouble()) is not None:

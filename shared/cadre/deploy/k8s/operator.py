@@ -5,8 +5,8 @@ from hashlib import sha256
 from typing import Any
 
 from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
-from cadre.deploy.k8s.pod_spec import PORT, confined_container, confined_pod
-from cadre.deploy.k8s.values import Values
+from cadre.deploy.k8s.pod_spec import PORT, confined_container, confined_pod, moving
+from cadre.deploy.k8s.values import Values, Workload
 
 NAME = "cadre-operator"
 
@@ -106,6 +106,7 @@ def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]
         {"name": "values", "configMap": {"name": NAME}},
     ]
     pod = confined_pod(NAME, automountServiceAccountToken=True, containers=[container], volumes=volumes)
+    pod = moving(pod, Workload().failover)
     spec = {
         # What it applies is the same whoever applies it, but one is enough.
         "replicas": 1,

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from cadre.deploy.k8s.components import Component, Files
-from cadre.deploy.k8s.manifest import Manifest, manifest, merged, selector
+from cadre.deploy.k8s.manifest import CADRE, Manifest, manifest, merged, selector
 from cadre.deploy.k8s.values import Values, Workload
 from cadre.errors import SpecError
 
@@ -49,6 +49,9 @@ _CONFINED = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 
+_DEAD_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NODE = "kubernetes.io/hostname"
+
 MAX_BYTES = 1_000_000
 """Bytes of files in a ConfigMap, which holds 1 MiB with its keys."""
 
@@ -60,7 +63,13 @@ def pod_spec(component: Component, values: Values, workload: Workload) -> dict[s
         # Slow to start is not dead: the imports of a busy node, a bus that is not there yet.
         "startupProbe": _probe("/healthz", periodSeconds=2, timeoutSeconds=3, failureThreshold=60),
         "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
-        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=3, failureThreshold=2),
+        # A gateway without NATS says so: out of its Service, it would say nothing.
+        "readinessProbe": _probe(
+            "/readyz/self" if component.role == "gateway" else "/readyz",
+            periodSeconds=5,
+            timeoutSeconds=3,
+            failureThreshold=2,
+        ),
     }
     if workload.linger:
         # A command, for `sleep` in its place is unknown to Kubernetes before 1.30.
@@ -70,8 +79,27 @@ def pod_spec(component: Component, values: Values, workload: Workload) -> dict[s
         "terminationGracePeriodSeconds": workload.linger + workload.drain + CLOSING_SECONDS,
         **plain_pod_spec(component, values, workload, served),
     }
-    over: dict[str, Any] = merged(spec, workload.pod)
-    return over
+    return moving(merged(spec, workload.pod), workload.failover)
+
+
+def moving(pod: dict[str, Any], seconds: int) -> dict[str, Any]:
+    """Return the PodSpec of a pod that leaves a dead node after so many seconds, where Kubernetes waits 300: fences
+    keep two replicas from doing one thing twice. One that owns a volume stays, for the node may have it still."""
+    if any("persistentVolumeClaim" in volume for volume in pod.get("volumes") or ()):
+        return pod
+    said = pod.get("tolerations") or []
+    known = {one.get("key") for one in said}
+    return {
+        **pod,
+        "tolerations": [
+            *said,
+            *(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+                for key in _DEAD_NODE
+                if key not in known and None not in known
+            ),
+        ],
+    }
 
 
 def plain_pod_spec(
@@ -81,16 +109,28 @@ def plain_pod_spec(
     volumes, mounts = _volumes(component, values)
     spread = {
         "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
+        "topologyKey": _NODE,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": selector(component.id)},
+    }
+    # Those of one kind by the constraint, and by this those of all kinds: with one replica of each, too, a node that
+    # dies takes a part of them along.
+    others = {"topologyKey": _NODE, "labelSelector": {"matchLabels": CADRE}}
+    affinity = {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "podAffinityTerm": others}]
+        }
     }
     env = _environment(component, values, workload)
     container = confined_container(
         values.image, component.arguments, env=env, **(more or {}), volumeMounts=mounts
     )
     return confined_pod(
-        component.id, topologySpreadConstraints=[spread], containers=[container], volumes=volumes
+        component.id,
+        topologySpreadConstraints=[spread],
+        affinity=affinity,
+        containers=[container],
+        volumes=volumes,
     )
 
 

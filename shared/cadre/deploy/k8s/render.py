@@ -154,7 +154,7 @@ def provision(components: Sequence[Component], values: Values) -> list[Manifest]
     workload = values.workload(component.key)
     about = metadata(values.namespace, component.id, component.role)
     pod = {"restartPolicy": "OnFailure", **plain_pod_spec(component, values, workload)}
-    del pod["topologySpreadConstraints"]
+    del pod["topologySpreadConstraints"], pod["affinity"]
     template = {"metadata": {"labels": about["labels"]}, "spec": merged(pod, workload.pod)}
     digest_of_template = sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()
     job = manifest(
@@ -187,8 +187,10 @@ def _scale(component: Component, values: Values) -> Scale | None:
 
 
 def _check(component: Component, values: Values, workload: Workload, scale: Scale | None) -> None:
-    if workload.drain < 0 or workload.linger < 0 or (workload.replicas or 0) < 0:
-        raise SpecError(f"workloads: {component.key}: drain, linger and replicas must be at least 0")
+    if min(workload.drain, workload.linger, workload.failover, workload.replicas or 0) < 0:
+        raise SpecError(
+            f"workloads: {component.key}: drain, linger, failover and replicas must be at least 0"
+        )
     if scale is not None and not (0 <= scale.min <= scale.max and scale.max >= 1 and scale.lag >= 1):
         raise SpecError(f"workloads: {component.key}: scale: 0 <= min <= max, with max and lag at least 1")
     if scale is not None and scale.min == 0 and component.role == "tools":
