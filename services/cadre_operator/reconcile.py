@@ -22,9 +22,9 @@ from cadre.errors import SpecError
 from cadre_operator.cluster import ApiError, Cluster
 from cadre_operator.desired import (
     CLAIM,
-    Noted,
     Desired,
     Key,
+    Noted,
     desired,
     is_ours,
     live_owners,
