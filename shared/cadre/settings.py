@@ -335,7 +335,7 @@ def read_secret(variable: str) -> str:
 
 
 def api_server_of_pod() -> str:
-    """`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`: the URL of the cluster's API server, "" outside of one."""
+    """`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`: the URL of the cluster's API server, "" outside."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     host = f"[{host}]" if ":" in host else host
     return f"https://{host}:{os.environ.get('KUBERNETES_SERVICE_PORT') or 443}" if host else ""

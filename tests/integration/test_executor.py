@@ -9,7 +9,7 @@ import pytest
 
 from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
 from cadre.adapters.nats.streams import jetstream
-from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
+from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_CALL_AFTER_DELIVERIES
 from cadre.engine.commands import Revoke
 from cadre.errors import Fenced, RetryableError
 from cadre.protocol.messages import EffectResult, ErrorInfo, ToolCall, ToolResult
@@ -101,12 +101,31 @@ async def test_a_call_that_kills_its_executors_is_given_up_and_its_neighbour_is_
     assert (await bench.answer(innocent)).output == "seen"
 
 
+async def test_a_deadly_call_takes_few_processes_along(bench: Bench) -> None:
+    """Kubernetes has each one wait twice as long for its next start, with all tools that it serves."""
+    deadly = bench.new_call("deadly")
+    await bench.publish(deadly)
+    deaths = 0
+    while not bench.unread(deadly):
+        executor = await bench.start(may_die=True)
+        answered = asyncio.create_task(bench.answer(deadly))
+        died = asyncio.create_task(executor.wait())
+        await asyncio.wait({answered, died}, timeout=patience(), return_when=asyncio.FIRST_COMPLETED)
+        died.cancel()
+        if answered.done():
+            break
+        answered.cancel()
+        deaths += 1
+        assert deaths <= 5
+    assert failure(answered.result()).code == "poisoned"
+
+
 async def _worn_out(bench: Bench, call: ToolCall) -> None:
     """Published, and handed back as often as makes it a suspect: what many restarts look like to the next executor."""
     worn = asyncio.Event()
 
     async def hand_back(delivery: NatsDelivery) -> None:
-        if delivery.deliveries == SUSPECT_AFTER_DELIVERIES:
+        if delivery.deliveries == SUSPECT_CALL_AFTER_DELIVERIES:
             worn.set()
             await asyncio.Event().wait()
         await delivery.nak()

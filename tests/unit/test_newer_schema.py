@@ -2,6 +2,7 @@
 
 import pytest
 
+from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.worker import MAX_REDELIVERIES, Job, Worker, defer_to_newer
 from cadre.errors import NewerSchema, TerminalError
 from cadre.ports import Blobs, Delivery
@@ -62,7 +63,11 @@ class Served:
         self._outcome, self._refusal = outcome, refusal
         self.asked: list[str] = []
         self._worker = Worker[bytes](
-            self._read, self._refuse, MemoryBlobs(), MemoryQuarantine(), StillClock()
+            self._read,
+            self._refuse,
+            MemoryBlobs(),
+            Quarantine(MemoryQuarantine(), StillClock()),
+            StillClock(),
         )
 
     async def handle(self, deliveries: int = 1, data: bytes = b"{}") -> list[object]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cadre.delivery.codec import UNREADABLE, unpack_call
+from cadre.delivery.quarantine import SUSPECT_CALL_AFTER_DELIVERIES, Quarantine
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import Job, Misaddressed, Worker, wrong_subject
 from cadre.errors import TerminalError
@@ -41,7 +42,8 @@ class CallWorker:
         self._bus = bus
         self._clock = clock
         self._log = log
-        self._worker = Worker(unpack_call, self._refuse, blobs, quarantine, clock)
+        trials = Quarantine(quarantine, clock, suspect_after=SUSPECT_CALL_AFTER_DELIVERIES)
+        self._worker = Worker(unpack_call, self._refuse, blobs, trials, clock)
         self.instance = ""
         """The executor that results name."""
         self.on_answer: Callable[[ToolResult], None] = lambda result: None

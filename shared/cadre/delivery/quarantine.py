@@ -30,6 +30,10 @@ log = logging.getLogger("cadre.trial")
 SUSPECT_AFTER_DELIVERIES = 5
 """Deliveries after which a message is a suspect. Up to then nothing is written for it."""
 
+SUSPECT_CALL_AFTER_DELIVERIES = 2
+"""The same of a tool's call. Each death of its process keeps all tools of that process away for longer, minutes in the
+end; and a call that is given up ends no run."""
+
 OBSERVATION_SECONDS = 5.0
 """How long a handling is observed: what crashes its process mostly does so at once."""
 
@@ -52,12 +56,20 @@ class Overdue(Exception):
 
 
 class Quarantine:
-    """The suspects of one process. A handling of any message may take `handler_seconds` (None: as long as it does)."""
+    """The suspects of one process. A handling of any message may take `handler_seconds` (None: as long as it does).
+    `suspect_after` is a number of deliveries."""
 
-    def __init__(self, store: QuarantineStore, clock: Clock, handler_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        store: QuarantineStore,
+        clock: Clock,
+        handler_seconds: float | None = None,
+        suspect_after: int = SUSPECT_AFTER_DELIVERIES,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._handler_seconds = handler_seconds
+        self._suspect_after = suspect_after
         self._deadlines = Deadlines()
         self._alone = asyncio.Lock()
         self._nobody_alone = asyncio.Event()
@@ -68,7 +80,7 @@ class Quarantine:
 
         A suspect that would have to wait too long is handed back instead. Raises what `handle` raises, and Overdue.
         """
-        if delivery.deliveries <= SUSPECT_AFTER_DELIVERIES:
+        if delivery.deliveries <= self._suspect_after:
             if delivery.deliveries > 1:
                 # It may have crashed a process itself: the suspect that is alone must not be blamed for it.
                 await self._nobody_alone.wait()
@@ -116,7 +128,7 @@ class Quarantine:
 
     async def forget(self, delivery: Delivery) -> None:
         """Removes the record of a message that will not be delivered any more."""
-        if delivery.deliveries > SUSPECT_AFTER_DELIVERIES:
+        if delivery.deliveries > self._suspect_after:
             tree, seq = delivery.address.tree, delivery.seq
             await retry(lambda: self._store.clear(tree, seq), self._clock.sleep)
 

@@ -9,7 +9,7 @@ from cadre.delivery.codec import newer_schema
 from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.retry import retry
 from cadre.errors import NewerKind, NewerSchema, TerminalError, UnreadableMessage
-from cadre.ports import Blobs, Clock, Delivery, QuarantineStore
+from cadre.ports import Blobs, Clock, Delivery
 from cadre.protocol.messages import (
     CodeFinished,
     CodeYielded,
@@ -81,15 +81,14 @@ class Worker(Generic[T]):
         read: Read[T],
         refuse: Refuse[T],
         blobs: Blobs,
-        quarantine: QuarantineStore,
+        quarantine: Quarantine,
         clock: Clock,
-        handler_seconds: float | None = None,
     ) -> None:
         self._read = read
         self._refuse = refuse
         self._blobs = blobs
         self._clock = clock
-        self._quarantine = Quarantine(quarantine, clock, handler_seconds)
+        self._quarantine = quarantine
 
     async def handle(self, delivery: Delivery, serve: Serve[T]) -> None:
         """Serves and acks the message, or refuses it and makes it a dead letter.

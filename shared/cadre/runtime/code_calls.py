@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from cadre.delivery.codec import UNREADABLE, unpack_code_call
+from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import Job, Worker
 from cadre.errors import RetryableError, TerminalError
@@ -62,7 +63,9 @@ class CodeCallHandler:
         self._runner = runner
         self._bus = bus
         self._pool = pool
-        self._worker = Worker(unpack_code_call, self._refuse, runner.blobs, quarantine, runner.clock)
+        self._worker = Worker(
+            unpack_code_call, self._refuse, runner.blobs, Quarantine(quarantine, runner.clock), runner.clock
+        )
 
     async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
         """CodeAnswer a call; ack once the answer is in the run's inbox. Raises RetryableError: deliver again.

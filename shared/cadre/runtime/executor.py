@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cadre.delivery.call_worker import addressed_call, poisoned, too_late
 from cadre.delivery.codec import unpack_call
+from cadre.delivery.quarantine import SUSPECT_CALL_AFTER_DELIVERIES, Quarantine
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import Job, Worker, check_sender
 from cadre.errors import CadreError, Fenced, OutcomeUnknown, TerminalError, UnreadableMessage
@@ -102,7 +103,13 @@ class Executor:
         self._blobs = blobs
         self._in_hand = in_hand
         self._clock = clock
-        self._worker = Worker(unpack_call, self._refuse, blobs, quarantine, self._clock)
+        self._worker = Worker(
+            unpack_call,
+            self._refuse,
+            blobs,
+            Quarantine(quarantine, clock, suspect_after=SUSPECT_CALL_AFTER_DELIVERIES),
+            self._clock,
+        )
         self.invocations = Invocations()
 
     async def handle(self, tool: AnyTool, delivery: Delivery) -> None:

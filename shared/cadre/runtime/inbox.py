@@ -10,6 +10,7 @@ import logging
 
 from cadre.delivery.codec import unpack_record
 from cadre.delivery.persons_order import left_behind
+from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import TIMER_SENDER, Job, Misaddressed, Poison, Worker, check_sender
 from cadre.engine.fold import fold
@@ -48,7 +49,8 @@ class Inbox:
         self._runner = runner
         self._world = world
         self._blobs = blobs
-        self._worker = Worker(unpack_record, self._refuse, blobs, quarantine, world.clock, HANDLER_SECONDS)
+        trials = Quarantine(quarantine, world.clock, HANDLER_SECONDS)
+        self._worker = Worker(unpack_record, self._refuse, blobs, trials, world.clock)
 
     async def handle(self, delivery: Delivery) -> None:
         """Settles the delivery, or leaves it to another worker."""

@@ -197,7 +197,7 @@ def _check(component: Component, values: Values, workload: Workload, scale: Scal
         raise SpecError(
             f"workloads: {component.key}: scale: min must be at least 1: agents know a tool by those who serve it"
         )
-    if component.role == "memory" and values.embeds_memories and workload.replicas > 1:
+    if component.role == "memory" and values.embeds_memories and (workload.replicas or 1) > 1:
         raise SpecError(
             "workloads: memory: replicas: an embedded index is one process's; several need memory.engine: qdrant"
         )
