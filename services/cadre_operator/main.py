@@ -63,7 +63,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for chatty in ("httpx2", "kopf.objects"):
+    for chatty in ("httpx2", "kopf.objects", "aiohttp.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
 
     async def run() -> None:

@@ -115,8 +115,10 @@ def mounts_of(pod: Manifest) -> list[tuple[str, str, list[str]]]:
     states = [one.get("state") or {} for one in status.get("containerStatuses") or ()]
     if {(one.get("waiting") or {}).get("reason") for one in states}.isdisjoint(_STARTING):
         return []
-    sources: list[Manifest] = []
-    for volume in pod["spec"].get("volumes") or ():
+    spec, sources = pod["spec"], list[Manifest]()
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    mounted = {mount["name"] for one in containers for mount in one.get("volumeMounts") or ()}
+    for volume in (one for one in spec.get("volumes") or () if one["name"] in mounted):
         sources += [volume, *((volume.get("projected") or {}).get("sources") or ())]
     found = []
     for source in sources:

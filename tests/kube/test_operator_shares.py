@@ -281,7 +281,10 @@ async def test_a_mount_that_is_not_there_is_named(api: ApiServer, operator: Oper
         {"name": "b", "configMap": {"name": "maybe", "optional": True}},
         {"name": "c", "secret": {"secretName": "cadre-nats-agent-one"}},
     ]
-    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": volumes}}
+    volumes.append({"name": "d", "secret": {"secretName": "of no container"}})
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("a", "b", "c")]
+    pod_spec = {"volumes": volumes, "containers": [{"name": "main", "volumeMounts": mounts}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": pod_spec}
     await put(api, {**pod, "metadata": {"name": "one-x", "namespace": "cadre", "labels": labels}})
     state = {"waiting": {"reason": "ContainerCreating"}}
     await api.set_status("Pod", "one-x", {"containerStatuses": [{"ready": False, "state": state}]})

@@ -413,3 +413,10 @@ def test_a_pod_that_owns_a_volume_stays_where_that_may_be() -> None:
     manifests = rendered({"workloads": {"agent/*": {"pod": {"volumes": [volume]}}}})
     assert leaves_after(manifests, "Deployment/agent-manager") == []
     assert leaves_after(manifests, "Deployment/gateway") == [5, 5]
+
+
+def test_a_gateway_alone_has_its_streams_made() -> None:
+    values = read_values({"model": {"url": "https://models.example/v1", "name": "m"}})
+    files = render(components_of(read_team(TEAM), values), values, "gateway")
+    job = pick([one for many in files.values() for one in many], "Job/cadre-provision-*")
+    assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["provision"]

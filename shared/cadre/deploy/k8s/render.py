@@ -94,7 +94,9 @@ def _shared_files(components: Sequence[Component], values: Values) -> list[Manif
 
 
 def _provision(components: Sequence[Component], values: Values) -> list[Manifest]:
-    return provision(components, values) if any(component.provides for component in components) else []
+    # A gateway has no queue, and works on the streams.
+    is_needed = any(component.provides or component.role == "gateway" for component in components)
+    return provision(components, values) if is_needed else []
 
 
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
