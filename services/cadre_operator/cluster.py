@@ -119,14 +119,18 @@ class Cluster:
                 raise
 
     async def patch_status(self, found: Manifest, status: Mapping[str, Any]) -> None:
-        """Sets the keys of its status."""
+        """Set the keys of its status; one that is gone is fine."""
         about = found["metadata"]
-        await self._call(
-            "PATCH",
-            f"{_path(found['kind'], about['namespace'], about['name'])}/status",
-            body={"status": status},
-            content_type=_MERGE,
-        )
+        try:
+            await self._call(
+                "PATCH",
+                f"{_path(found['kind'], about['namespace'], about['name'])}/status",
+                body={"status": status},
+                content_type=_MERGE,
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     async def annotate(self, found: Manifest, annotations: Mapping[str, str]) -> None:
         """Sets annotations of the object; one that is gone is fine."""

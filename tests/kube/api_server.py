@@ -290,7 +290,8 @@ class ApiServer:
             if place.name:
                 return ["get"]
             return ["watch" if request.query_params.get("watch") in ("1", "true") else "list"]
-        if request.method == "PATCH" and self.find(place.resource.kind, place.name, place.namespace) is None:
+        is_there = self.find(place.resource.kind, place.name, place.namespace) is not None
+        if request.method == "PATCH" and "apply" in request.headers["content-type"] and not is_there:
             return ["patch", "create"]
         return [{"POST": "create", "PUT": "update"}.get(request.method, request.method.lower())]
 
