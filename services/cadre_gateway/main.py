@@ -24,7 +24,7 @@ from cadre.settings import (
 )
 from cadre_gateway.doors.card_settings import read_card_settings
 from cadre_gateway.index.database.settings import read_index_settings
-from cadre_gateway.requests.body import BodyMemory
+from cadre_gateway.requests.body import BodyMemory, room_for_bodies
 from cadre_gateway.tenants import Tenants
 from cadre_gateway.wiring import GatewayOptions, start
 
@@ -54,7 +54,7 @@ def command(
     """Serves runs, their events and the directory of agents and tools over HTTP."""
     try:
         settings = read_settings(host=host, port=port)
-        bodies = BodyMemory(read_http_bounds().body_bytes)
+        bodies = BodyMemory(room_for_bodies(read_http_bounds().body_bytes))
         folder = read_tenants_folder(tenants, asked=auth is not None or insecure)
         if folder is not None and "synadia" in read_doors():
             raise SettingError(

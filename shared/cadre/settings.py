@@ -106,8 +106,9 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     """In each such time a body brings 1 KiB for each second of it, or ends."""
     peer_connections: Annotated[int, Meta(ge=1)] = 1000
     """Connections from one address at a time."""
-    body_bytes: Annotated[int, Meta(ge=1)] = 128 * 1024 * 1024
-    """Bytes of large bodies that the gateway holds in memory, those of all requests together."""
+    body_bytes: Annotated[int, Meta(ge=0)] = 0
+    """Bytes of large bodies that the gateway holds in memory, those of all requests together; 0: an eighth of what its
+    container may have, and 128 MiB at most."""
 
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import msgspec
@@ -373,6 +374,27 @@ def _too_large(limit: int, *, of_file: bool) -> Problem:
 
 FREE_BYTES = 64 * 1024
 """So much of each body always has room."""
+
+_MOST_BYTES = 128 * 1024 * 1024
+_SHARE = 8
+"""A body is there in several forms while it is read, decoded and sent on, and the process needs room beside it."""
+
+CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says how much memory a container may have, in the second version of control groups and the first."""
+
+
+def room_for_bodies(asked: int) -> int:
+    """Return how many bytes bodies may take: `asked`, or where that is 0 as much as the memory of the container has
+    room for."""
+    if asked:
+        return asked
+    for file in CONTAINER_LIMITS:
+        if file.is_file() and (text := file.read_text().strip()).isdecimal():
+            return max(1, min(_MOST_BYTES, int(text) // _SHARE))
+    return _MOST_BYTES
 
 
 class BodyMemory:
