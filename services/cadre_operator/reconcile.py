@@ -386,7 +386,7 @@ def _keys_of_waiting(
     waiting = [
         name
         for name in names
-        if not {of_deployment(found[name], pods.get(name, ())).reason}.isdisjoint((PROGRESSING, CRASHES))
+        if of_deployment(found[name], pods.get(name, ())).reason in (PROGRESSING, CRASHES)
     ]
     mounted = [
         volume["secret"]["secretName"]
