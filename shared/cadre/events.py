@@ -39,6 +39,8 @@ from cadre.journal.events import (
     StepStarted as StepStarted,
     ToolAnswered as ToolAnswered,
     ToolCalled as ToolCalled,
+    ToolsPlanned as ToolsPlanned,
+    PolicyDecided as PolicyDecided,
     ToolPaused as ToolPaused,
     WaitFinished as WaitFinished,
     WaitStarted as WaitStarted,

@@ -40,6 +40,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     account: str = ""
     """Whose rate and quota it uses up, where that is not the key's own: a new sign-in begins with no new ones."""
     roles: frozenset[RoleName]
+    key_name: str = ""
+    """Name of the key, which may be another one than that of the person."""
     user: str = ""
     own: bool = False
     agents: frozenset[str] = frozenset()
@@ -54,6 +56,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         if self.user:
             return f"user {self.user}"
         return f"key {self.account or self.key}" if self.key else ""
+
+    @property
+    def titles(self) -> list[str]:
+        """Return what rules may call the caller by: names and roles; [] where nobody is asked who they are."""
+        return sorted({*self.roles, self.name, self.key_name} - {""}) if self.key else []
 
     @property
     def scoped(self) -> bool:
@@ -134,7 +141,7 @@ STRANGER = Principal(roles=frozenset())
 def caller_with(key: ApiKey) -> Principal:
     """Return the caller who sends this key."""
     caller = caller_of_rights(key.user or key.name, key.id, key)
-    return msgspec.structs.replace(caller, account=key.parent, expires_at=key.expires_at)
+    return msgspec.structs.replace(caller, key_name=key.name, account=key.parent, expires_at=key.expires_at)
 
 
 def caller_of_rights(name: str, key: str, rights: ApiKey | Rights) -> Principal:

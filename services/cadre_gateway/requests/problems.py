@@ -53,6 +53,7 @@ TITLES = {
     "unauthorized": "Who asks is not known",
     "forbidden": "Who asks may not do this",
     "out-of-scope": "The key does not reach this",
+    "not-entitled": "The rule that holds the call has others decide",
     "unknown-host": "The gateway has another name",
     "rate-limited": "Too many requests",
     "unknown-key": "There is no such key",

@@ -5,6 +5,7 @@ import contextlib
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,12 +13,12 @@ import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Approval, ApprovalDecision, ApprovalState, PendingCall
-from cadre.engine.calls.approval import check_answer, check_correction, check_edits, held_call
+from cadre.engine.calls.approval import check_answer, check_correction, check_edits, held_call, may_decide
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.engine.fold import fold
 from cadre.journal.entry import Entry
-from cadre.journal.events import ApprovalDecided, ApprovalRequested
+from cadre.journal.events import ApprovalDecided, ApprovalRequested, PolicyDecided
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallPause, CallState
 from cadre.kinds.tool_calling.arguments import with_values
@@ -89,6 +90,15 @@ def history_of(held: HeldCall) -> CallHistory:
     return CallHistory(*request, ruled)
 
 
+def origins_of(held: HeldCall) -> dict[str, list[str]]:
+    """Return where the values of a call first stood, by argument; {} where no policy has asked."""
+    for entry in reversed(held.entries):
+        for event in entry.events:
+            if isinstance(event, PolicyDecided) and event.call == held.id:
+                return event.origins
+    return {}
+
+
 def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:
     """The decision on the call that an entry tells of."""
     for event in entry.events:
@@ -128,15 +138,20 @@ class ApprovalDecisions:
     sender: RecordSender
     clock: Clock
 
-    async def decide(self, call: str, wanted: Ruling, traceparent: str | None) -> ApprovalDecision:
-        """The decision that counts: this one, or one before that says the same. Without `at` it is still on its way.
+    async def decide(
+        self, call: str, wanted: Ruling, traceparent: str | None, titles: Sequence[str] = ()
+    ) -> ApprovalDecision:
+        """Return the decision that counts: this one, or one before that says the same. Without `at` it is still on its
+        way. `titles` are the names and roles of the caller (`Principal.titles`).
 
-        Raises a 404, 409, 410 or 422 problem, RetryableError.
+        Raises a 403, 404, 409, 410 or 422 problem, RetryableError.
         """
         async with answer_deadline():
             held = await self.held_calls.read(call)
             if held.pending is None:
                 return await self._earlier(held, wanted)
+            deciders = [wanted.by or SENDER, *titles]
+            _check_entitled(held.pending, deciders)
             wanted = _with_edits(wanted, held.pending.arguments)
             own = {} if held.pending.pause is not None else held.pending.arguments
             arguments = wanted.arguments_of(held.pending.name, own)
@@ -145,7 +160,7 @@ class ApprovalDecisions:
             elif wanted.verdict == "corrected" and held.pending.kind == "question" and not wanted.edits:
                 raise invalid("a question is answered with approve or reject, and with feedback if you like")
             elif wanted.verdict == "corrected":
-                _check_correction(held.run, held.pending, wanted, arguments)
+                _check_correction(held.run, held.pending, wanted, arguments, deciders)
         decision = Decision(
             id=f"{call}:decision:{secrets.token_hex(8)}",
             tree=held.run.tree,
@@ -158,6 +173,7 @@ class ApprovalDecisions:
             arguments=arguments,
             edits=wanted.edits,
             sender=wanted.by or SENDER,
+            roles=[*titles],
             trace=trace_of(traceparent),
         )
         entry = await self.sender.send(decision, held.run.agent)
@@ -234,12 +250,22 @@ def _check_answer(pause: CallPause, wanted: Ruling, content: dict[str, Any] | No
         raise invalid(str(error)) from error
 
 
-def _check_correction(run: Run, pending: CallState, wanted: Ruling, arguments: dict[str, Any] | None) -> None:
+def _check_entitled(pending: CallState, deciders: Sequence[str]) -> None:
+    """Raises a 403 problem for somebody whom the rule that holds the call does not name."""
+    if may_decide(pending, deciders) or pending.hold is None:
+        return
+    by = ", ".join(pending.hold.by)
+    raise Problem(403, "not-entitled", f"the rule {pending.hold.rule} holds this call for {by} to decide on")
+
+
+def _check_correction(
+    run: Run, pending: CallState, wanted: Ruling, arguments: dict[str, Any] | None, deciders: Sequence[str]
+) -> None:
     try:
         if wanted.edits:
             check_edits(run, pending, wanted.edits)
         else:
-            check_correction(run, pending, wanted.tool, arguments)
+            check_correction(run, pending, wanted.tool, arguments, deciders)
     except CallNotAllowed as error:
         raise invalid(str(error)) from error
 
@@ -300,6 +326,9 @@ class Approvals:
             reason=request.reason,
             requested_at=entry.at,
             expires_at=request.expires_at,
+            rule=request.rule,
+            decided_by=request.by,
+            origins=origins_of(held),
             task=shortened(held.run.task.task) if held.run.task else "",
             schema=schema_in(held.run, request.name, request.kind, held.pending),
             state="decided" if ruled else undecided,

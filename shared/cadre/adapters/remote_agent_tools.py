@@ -14,7 +14,7 @@ from cadre.protocol.a2a import cancel_tool, get_tool, send_tool
 from cadre.protocol.files import decode_data_url
 from cadre.protocol.tagged import for_people
 from cadre.tools.context import ToolContext
-from cadre.tools.decorator import Tool, tool
+from cadre.tools.decorator import Tool, ToolOptions, tool
 from cadre.tools.files import File
 
 
@@ -90,7 +90,10 @@ def make_tools(
         assert tasks is not None, "the tools were made to be listed"
         return tasks
 
-    @tool(name=send_tool(agent), idempotent=True, timeout=timeout_seconds, labels=labels)
+    sends: ToolOptions = {"name": send_tool(agent), "idempotent": True, "timeout": timeout_seconds}
+    sends |= {"labels": labels, "does": "send", "to": [], "text": ["text", "data"]}
+
+    @tool(**sends)
     async def send_message(
         message_id: str,
         ctx: ToolContext,
@@ -120,7 +123,7 @@ def make_tools(
         """
         return await served().look(ctx, task_id, after)
 
-    @tool(name=cancel_tool(agent), idempotent=True, timeout=timeout_seconds, labels=labels)
+    @tool(name=cancel_tool(agent), idempotent=True, timeout=timeout_seconds, labels=labels, does="read")
     async def cancel_task(task_id: str, ctx: ToolContext) -> dict[str, Any]:
         """Ends a task of an agent of another make.
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.protocol.cards import CallMeaning
 from cadre.spec.contract import ContractProblem
 
 SKEW_SHOWN_SECONDS = 1.0
@@ -83,6 +84,8 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it keeps something beyond its runs."""
     problems: list[ContractProblem] = []
     """What it expects of its tools and members, as they are now, and what does not hold."""
+    policies: list[str] = []
+    """Names of the policies that rule its calls."""
     prompt_tokens: int = 0
     """Tokens that the first request of each run takes at the very least; 0 when that is not known."""
     schemas: str = ""
@@ -118,6 +121,8 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None
     approval: str
     """Whether a person must agree to a call, as the tool says; empty leaves it to the agents."""
+    action: CallMeaning = CallMeaning()
+    """What a call does, for the rules of policies."""
     labels: dict[str, str]
     version: str
     away_since: float | None = None

@@ -186,6 +186,13 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     requested_at: float
     expires_at: float | None = None
     """When it counts as turned down; None: it waits for ever."""
+    rule: str = ""
+    """Name of the policy's rule that holds it; "" where the agent's `approvals` do."""
+    decided_by: list[str] = []
+    """Names of keys, and roles, that may decide; []: everybody who may."""
+    origins: dict[str, list[str]] = {}
+    """By argument (`recipients[0]`): where its value first stood (`task`, `trusted` …), the call that brought it, and
+    the place in that call's result."""
 
 
 class ApprovalDecision(msgspec.Struct, kw_only=True):

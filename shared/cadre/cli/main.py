@@ -44,6 +44,7 @@ _VERBS_OF_ROOMS = {
         "replay": "Decide a run's journal anew and report what differs.",
         "verify": "Check that nothing of a run's journal was changed.",
         "test": "Decide exported runs by a team's files of now.",
+        "policy": "Show shipped policies, and try one on runs that were kept.",
         "eval": "Run the tasks of exported runs again and compare.",
     },
     "automation": {

@@ -19,6 +19,7 @@ from cadre.engine.fold import apply
 from cadre.engine.kind import Kind, kind_of
 from cadre.engine.model_choice import fallback_of_call, made_to
 from cadre.engine.partial_result import partial_result_of
+from cadre.engine.policies.rules import asks_for_plan, policies_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.engine.toolset import toolset_change
 from cadre.journal import events as ev
@@ -26,8 +27,10 @@ from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import SUMMARY, Postponed, Run
 from cadre.journal.steps import CallState
+from cadre.prompting.python_types import named_in_code
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Edit, ErrorInfo, RunState
+from cadre.protocol.policy import PLAN_TOOLS
 from cadre.protocol.topology import call_id
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
@@ -53,8 +56,8 @@ class Draft:
         """The model call that was in flight as the arrival came."""
         self.is_over = False
         """True once this decision has ended the run."""
-        self._refused: list[list[str]] = []
-        """Ids of calls that were to be made together and were all refused."""
+        self._closed: list[list[str]] = []
+        """Ids of calls that were to be made together and have all ended at once: refused, or plans of tools."""
         self._tap = tap
 
     # --- what a kind reads
@@ -137,15 +140,42 @@ class Draft:
             return
         run = self.run
         opened = opened_calls(run, self.arrival, requests, approved=approved, may_repeat=may_repeat)
-        refused = {event.call: event for event in opened if type(event) is ev.CallRefused}
+        refused = {one.event.call: one.event for one in opened if type(one.event) is ev.CallRefused}
         stuck = is_stuck(run, sum(event.error.code == "loop" for event in refused.values()))
         if stuck is not None:
             self.stop("error", self.found(), stuck)
             return
-        for event in opened:
-            self.emit(event)
-        if len(refused) == len(opened):
-            self._refused.append(list(refused))
+        for event, ruled in opened:
+            if ruled is not None:
+                self.emit(ruled)
+            if type(event) is ev.ToolCalled and event.tool == PLAN_TOOLS:
+                self.plan_by_call(event)
+            else:
+                self.emit(event)
+        ids: list[str] = [getattr(one.event, "call", "") for one in opened]
+        if not any(call.id in ids for call in run.open_calls()):
+            self._closed.append(ids)
+
+    def plan(self, tools: Sequence[str], *, by_person: bool = False) -> None:
+        """Journal the tools and members that the run is going to use, where its policies ask for that: before anything
+        was read, or on a person's word."""
+        facts = self.run.facts
+        if facts is None or not (facts.may_plan or by_person) or not asks_for_plan(policies_of(self.run)):
+            return
+        further = [tool for tool in dict.fromkeys(tools) if tool not in (facts.plan or ())]
+        if further:
+            self.emit(ev.ToolsPlanned(tools=further))
+
+    def plan_by_call(self, call: ev.ToolCalled) -> None:
+        """Make a call of `plan_tools`, which the run answers itself."""
+        self.emit(call)
+        in_code = named_in_code([*self.run.tools.values(), *self.run.members.values()])
+        said = self.kind.arguments(self.run, call.arguments)["tools"]
+        tools = [in_code[one].name if one in in_code else one for one in said]
+        self.emit(ev.ToolsPlanned(tools=tools))
+        self.emit(
+            ev.ToolAnswered(call=call.call, tool=call.tool, output=f"Planned: {', '.join(tools) or 'none'}.")
+        )
 
     def drop(self, reason: str) -> None:
         """Give up all open calls of the step in work: whoever works at them is told to stop."""
@@ -262,11 +292,11 @@ class Draft:
         found = None if error.code in _WITHOUT_FINDINGS else self.found()
         self.stop(_ENDS.get(error.code, "error"), found, error)
 
-    def settle_refused(self) -> bool:
-        """Have the kind decide what follows from calls that were all refused. Return False if there are none."""
-        if self.is_over or not self._refused:
+    def settle_closed(self) -> bool:
+        """Have the kind decide what follows from calls that have all ended at once. Return False if there are none."""
+        if self.is_over or not self._closed:
             return False
-        ids = self._refused.pop(0)
+        ids = self._closed.pop(0)
         current = self.run.current
         self.kind.settled(self, [call for call in current.calls if call.id in ids] if current else [])
         return True

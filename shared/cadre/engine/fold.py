@@ -38,6 +38,7 @@ from cadre.engine.context.observation import observation_of
 from cadre.engine.kind import Kind, kind_of
 from cadre.engine.model_choice import choose
 from cadre.engine.partial_result import partial_result_of
+from cadre.engine.policies.fold_facts import begin_facts, fold_facts
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import (
@@ -87,6 +88,8 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
     kind = type(event)
     weight = _take_in(run, event) if kind in READ or kind not in COMMON else 0
+    if run.facts is not None:
+        fold_facts(run, event)
     if (take := _EFFECTS.get(type(event))) is not None:
         take(run, event, n, at)
     elif isinstance(event, ev.ModelAnswered):
@@ -160,6 +163,7 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     run.fixed_tokens = event.fixed_tokens
     run.tokens = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
+    begin_facts(run, event)
 
 
 def _of_another(step: Step) -> Step:

@@ -6,15 +6,45 @@ from typing import Any, TypeVar
 import msgspec
 
 from cadre.engine.context.observation import observation_of
+from cadre.engine.policies.rules import asks_for_plan
 from cadre.errors import SpecError
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Phase, Run
+from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Task
+from cadre.protocol.policy import PLAN_TOOLS
 from cadre.spec.agent import AgentSpec, spec_from
 from cadre.spec.expressions import ExpressionError, filled
-from cadre.spec.kinds import facts_of
+from cadre.spec.kinds import decided_by, facts_of
 
 T = TypeVar("T", str, list[str], dict[str, Any])
+
+PLAN_CARD = ToolCard(
+    name=PLAN_TOOLS,
+    description=(
+        "Plans the tools and team members that the task needs for anything but looking things up: sending, paying,"
+        " deleting, visiting pages and so on. Call it first, before you read anything: what is not planned then needs"
+        " a person's word later."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "The names of the tools and team members.",
+            }
+        },
+        "required": ["tools"],
+        "additionalProperties": False,
+    },
+    output_schema={"type": "string"},
+    read_only=True,
+)
+"""The function by which a model plans tools."""
+
+_PLANNED_BY_FILE = ("workflow", "plan", "remote")
+"""Kinds that say themselves which tools are planned (`Draft.plan`)."""
 
 
 def as_tasked(run: Run, arrival: Arrival) -> Arrival:
@@ -28,7 +58,20 @@ def as_tasked(run: Run, arrival: Arrival) -> Arrival:
         arrival = msgspec.structs.replace(
             arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools)
         )
-    return _with_spec(task, arrival) if task is not None and begins else arrival
+    arrival = _with_spec(task, arrival) if task is not None and begins else arrival
+    return _with_plan(run, task, arrival, begins=begins)
+
+
+def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -> Arrival:
+    """The arrival with the function by which the model says what it is going to use, where policies ask for that."""
+    spec = arrival.spec if begins else run.spec
+    above = task.standing.policies if task is not None and task.standing is not None else []
+    if spec is None or not asks_for_plan([spec.policies, *above]):
+        return arrival
+    if (decided_by(spec) if begins else run.decided_by) in _PLANNED_BY_FILE:
+        return arrival
+    tools = {**arrival.toolset.tools, PLAN_TOOLS: PLAN_CARD}
+    return msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))
 
 
 def is_callers(run: Run, name: str) -> bool:

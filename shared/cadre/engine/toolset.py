@@ -26,6 +26,7 @@ def card_of(spec: AgentSpec, prompt_tokens: int = 0) -> AgentCard:
         team=[str(member) if isinstance(member, Selector) else member for member in spec.team],
         input_schema=spec.input_schema,
         output_schema=spec.output_schema,
+        policies=[policy.name for policy in spec.policies],
         prompt_tokens=prompt_tokens,
     )
 

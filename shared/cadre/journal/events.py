@@ -7,7 +7,7 @@ import msgspec
 from cadre.journal.parts import JournalEvent
 from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
-from cadre.journal.steps import Memory, Step
+from cadre.journal.steps import Memory, Passed, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
 from cadre.protocol.codes import EditRefusal, IgnoredCode
@@ -216,6 +216,10 @@ class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
     arguments: dict[str, Any]
     reason: str
     expires_at: float | None = None
+    rule: str = ""
+    """Name of the policy's rule that holds it; "" where none does."""
+    by: list[str] = []
+    """Names of keys, and roles, that may decide; []: everybody who may."""
 
 
 class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
@@ -235,6 +239,32 @@ class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
     """`traceparent` of what brought the decision."""
 
 
+class PolicyDecided(JournalEvent, frozen=True, tag="policy.decided"):
+    """The verdict of the run's policies on a call, whose own event follows."""
+
+    call: str
+    name: str
+    """The tool or team member."""
+    verdict: Literal["allow", "hold", "deny"]
+    rules: list[str] = []
+    """Names of the rules that it breaks."""
+    watched: list[str] = []
+    """Names of those of policies that only watch."""
+    policy: str = ""
+    """SHA-256 of all policies that rule the run."""
+    origins: dict[str, list[str]] = {}
+    """By argument: where its value first stood (`task`, `trusted` …), the call that brought it, and the place in that
+    call's result."""
+    facts: dict[str, float] = {}
+    """What was known from outside of this run's journal: counts and sums."""
+
+
+class ToolsPlanned(JournalEvent, frozen=True, tag="tools.planned"):
+    """The tools and team members that may be called by rules which ask for a plan."""
+
+    tools: list[str]
+
+
 class ToolCalled(JournalEvent, frozen=True, tag="tool.called"):
     """A tool call is open: its executor owes a result. `arguments` are the model's, names of variables included."""
 
@@ -252,6 +282,8 @@ class DelegateStarted(JournalEvent, frozen=True, tag="delegate.started"):
     inputs: dict[str, Any] = {}
     budget: Budget | None = None
     """The child's share of what this run had left."""
+    passes: Passed | None = None
+    """What its policies may take from this run; None: nothing."""
 
 
 class CallRefused(JournalEvent, frozen=True, tag="call.refused"):
@@ -433,6 +465,8 @@ CommonEvent = (
     | HistorySummarized
     | ApprovalRequested
     | ApprovalDecided
+    | PolicyDecided
+    | ToolsPlanned
     | ToolCalled
     | ToolPaused
     | DelegateStarted

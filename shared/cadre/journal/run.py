@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cadre.journal.facts import MetValues
 from cadre.journal.steps import ActionStep, CallKind, CallState, MessageStep, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import ErrorInfo, Resumption, RunState, Task
@@ -236,6 +237,8 @@ class Run(msgspec.Struct, kw_only=True):
     """Messages that no model call has taken along yet, the oldest first; then they become steps."""
     messages: int = 0
     """Messages so far."""
+    facts: MetValues | None = None
+    """What it knows of the values that it has met; None: no policy rules its calls."""
     signals: list[KeptSignal] = []
     """Signals that no wait has taken yet, the oldest first."""
     proposal: Proposal | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, Unfinished, round_id
+from cadre.protocol.policy import PassedValue
 from cadre.protocol.usage import Budget, Usage
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class ApprovalHold(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int
     at: float
     expires_at: float | None = None
+    rule: str = ""
+    """Name of the policy's rule that holds it."""
+    by: list[str] = []
+    """Names of keys, and roles, that may decide; []: everybody who may."""
 
 
 class CallPause(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -43,6 +48,19 @@ class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     arguments: dict[str, Any] = {}
     feedback: str = ""
+
+
+class Passed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a member's policies may take from its manager's run."""
+
+    asked: int = 0
+    """The number of texts of people that the manager knew."""
+    values: list[PassedValue] = []
+    """Values in the member's task whose origin the manager knows."""
+    plan: list[str] | None = None
+    """The tools that the member may count as planned; None: it makes a plan itself."""
+    has_read: bool = False
+    """The manager has read what strangers may have written."""
 
 
 class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -64,6 +82,8 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     correction: Correction | None = None
     budget: Budget | None = None
     """The child's share."""
+    passes: Passed | None = None
+    """What the member's policies may take from this run."""
     check: bool = False
     """The agent had its answer checked by it: the model has not made this call and does not read it."""
     observation: str | None = None

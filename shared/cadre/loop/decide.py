@@ -75,7 +75,7 @@ def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> li
         run.seen.add(cause)
         draft = Draft(run, as_tasked(run, arrival), tap)
         _decide(draft)
-        while draft.settle_refused() or _end_signalled_wait(draft):
+        while draft.settle_closed() or _end_signalled_wait(draft):
             pass
         return draft.events
 

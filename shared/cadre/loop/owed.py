@@ -6,6 +6,7 @@ from typing import Any
 
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.kind import kind_of
+from cadre.engine.policies.passing import standing_of
 from cadre.engine.recall import origin_of, question
 from cadre.engine.remember import to_remember
 from cadre.engine.timers import PendingWait, fired, waits
@@ -167,6 +168,7 @@ def _for_call(run: Run, call: CallState) -> Send:
             deadline=run.deadline,
             budget=call.budget,
             origin=task.origin,
+            standing=standing_of(run, call),
             trace=task.trace,
         )
     )

@@ -6,6 +6,42 @@ import msgspec
 
 from cadre.versions import VersionOrder, version_order
 
+Does = Literal[
+    "read", "visit", "send", "publish", "pay", "admit", "share", "delete", "change", "book", "write"
+]
+"""The kinds of calls: `read` looks something up, `visit` fetches an address, all others have an effect."""
+
+EFFECTS: tuple[Does, ...] = (
+    *("send", "publish", "pay", "admit", "share", "delete", "change", "book", "write"),
+)
+"""The kinds of calls that have an effect."""
+
+WITH_DESTINATION: tuple[Does, ...] = ("visit", "send", "pay", "admit", "share")
+"""Kinds of calls that go to somebody or something: their tools say which arguments name it."""
+
+ALL_FIELDS = "all"
+"""In the list of vouched fields: the whole result."""
+
+
+class CallMeaning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a call of a tool does, for the rules of policies."""
+
+    does: Does | None = None
+    """None: a tool that is read-only reads; any other one may do anything."""
+    to: list[str] = []
+    """The arguments that say whom the call concerns or where it goes: addresses, accounts, people."""
+    what: list[str] = []
+    """The arguments that say what the call is about: a file, an order, a record."""
+    text: list[str] = []
+    """The arguments that hold content."""
+    amount: str = ""
+    """The argument that is a sum of money, or another number that adds up."""
+    private: bool = False
+    """Its results are private."""
+    trusted: list[str] = []
+    """The fields of its result that no stranger chooses, as paths from the result without the places in lists
+    (`recipient`, `customer.email`); `all` for the whole result."""
+
 
 class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool as its executor registers it and as a model is offered it."""
@@ -26,8 +62,15 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty leaves it to the agent."""
     serial: bool = False
     """A run sends its calls of serial tools one after another, in the order in which its model asks for them."""
+    action: CallMeaning = CallMeaning()
+    """What a call does, for the rules of policies."""
     labels: dict[str, str] = {}
     version: str = ""
+
+    @property
+    def does(self) -> Does | None:
+        """Return the kind of its calls; None where it says nothing and may do anything."""
+        return self.action.does or ("read" if self.read_only else None)
 
     @property
     def decisive(self) -> "ToolCard":
@@ -50,6 +93,8 @@ class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """JSON Schema of the object that a task must bring as `inputs`; None: any."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema that its answers fit; None: any."""
+    policies: list[str] = []
+    """Names of the policies that rule its calls."""
     prompt_tokens: int = 0
     """Tokens that the first request of each of its runs takes at the very least, without its task and its tools; 0 when
     that is not known."""

@@ -30,6 +30,7 @@ ErrorCode = Literal[
     "budget",
     "rejected",
     "expired",
+    "policy",
     "poisoned",
     "not-found",
     "no-value",
@@ -85,6 +86,7 @@ ERRORS: dict[ErrorCode, ErrorKind] = {
     "budget": ErrorKind("BudgetExceeded", "The budget is used up, or cannot be kept."),
     "rejected": ErrorKind("Rejected", "A person decided against it."),
     "expired": ErrorKind("Expired", "No person decided, or no signal came, in time."),
+    "policy": ErrorKind("PolicyDenied", "A rule of a policy does not allow the call."),
     "poisoned": ErrorKind("Poisoned", "No service could handle the record or the call."),
     "not-found": ErrorKind("NotFound", "The run that this one continues or forks is not known."),
     "no-value": ErrorKind("ExpressionError", "A template of the agent's file has no value."),
@@ -145,6 +147,7 @@ IgnoredCode = Literal[
     "messages-full",
     "signals-full",
     "invalid-correction",
+    "not-entitled",
 ]
 """Why a record that came to a run has no effect."""
 
@@ -156,6 +159,7 @@ IGNORED: dict[IgnoredCode, str] = {
     "messages-full": "The run keeps as many messages for its next model call as it may.",
     "signals-full": "The run keeps as many signals for later waits as it may.",
     "invalid-correction": "The call cannot be made as the decision corrects it; it goes on waiting.",
+    "not-entitled": "The rule that holds the call has others decide; it goes on waiting.",
 }
 
 

@@ -14,6 +14,7 @@ import msgspec
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 from cadre.protocol.codes import ErrorInfo as ErrorInfo
+from cadre.protocol.policy import Standing
 from cadre.protocol.usage import Budget, Usage
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -127,6 +128,8 @@ class Task(Message, frozen=True, tag="task"):
     labels: dict[str, str] = {}
     """Words of whoever started the tree, by which its root is found again."""
     trace: str | None = None
+    standing: Standing | None = None
+    """What the run's policies may take from the run that began it; None: nothing."""
     request: str = ""
     """Digest of the request that started the run, if that had an Idempotency-Key, which is for this request alone."""
     terms: CallerTerms = CallerTerms()
@@ -300,6 +303,8 @@ class Decision(PersonsRecord, frozen=True, tag="decision"):
     """With `corrected`: the arguments to call it with; None keeps them."""
     edits: list[CallEdit] = []
     sender: str = ""
+    roles: list[str] = []
+    """Roles of the sender, beside their name."""
     trace: str | None = None
 
 

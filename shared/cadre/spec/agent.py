@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
+from cadre.protocol.policy import PLAN_TOOLS, Policy
 from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import WithLengths
@@ -22,6 +23,7 @@ from cadre.spec.model import (
 )
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
+from cadre.spec.policy_file import check_policies
 from cadre.spec.sections import AsInFiles, folded, section_types, unfolded
 from cadre.structs import as_written, known_keys, misfit_of, sections_at
 
@@ -116,6 +118,9 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     approvals: dict[str, str] = {}
     """Whether a person must approve a call, by tool or team member (`*`: any other): `never`, `always` or
     `when: <expression over the arguments>`. It overrides the tool's own policy."""
+    policies: list[Policy] = []
+    """Rules about calls. A file names shipped policies and files, or holds rules:
+    `[careful, ./house.yaml, {rules: …}]`."""
     approval_seconds: Seconds | None = None
     """Seconds that a call waits for a person before it counts as rejected; None is for ever."""
     timeouts: dict[str, Seconds] = {}
@@ -179,8 +184,9 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
         self._check_memory()
         self._check_schemas()
         self._check_answers()
-        if "final_answer" in (*self.tools, *self.team):
-            raise SpecError("final_answer is every agent's own; leave it out", agent=self.name)
+        for own in ("final_answer", PLAN_TOOLS):
+            if own in (*self.tools, *self.team):
+                raise SpecError(f"{own} is every agent's own; leave it out", agent=self.name)
         if self.name in self.team and self.limits.cycles < 1:
             raise SpecError("it is in its own team, which needs limits.cycles of at least 1", agent=self.name)
         choice = self.model.tool_choice
@@ -241,6 +247,11 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
             raise SpecError("checks names one check twice", agent=self.name)
 
     def _check_policies(self) -> None:
+        try:
+            check_policies(self.policies)
+        except SpecError as error:
+            error.of_agent(self.name)
+            raise
         for name, policy in self.approvals.items():
             try:
                 check_policy(policy)
@@ -338,6 +349,7 @@ _WRITTEN_AS: dict[str, type] = {
     "team": list,
     "labels": dict,
     "approvals": dict,
+    "policies": list,
     "timeouts": dict,
     "checks": list,
 }

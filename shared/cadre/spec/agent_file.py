@@ -14,6 +14,7 @@ from cadre.spec.durations import with_seconds
 from cadre.spec.kinds import declared_kinds, facts_of, once
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
+from cadre.spec.policy_file import with_policies
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
 from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
 from cadre.spec.yaml_file import read_yaml
@@ -68,8 +69,8 @@ def read_agent(path: Path) -> AgentSpec:
 
 
 def files_of_agent(path: Path) -> list[Path]:
-    """The files that an agent consists of: its own, then its prompts, its models and its team's, and what its skills
-    say of themselves. Raises SpecError."""
+    """The files that an agent consists of: its own, then its prompts, its models, its policies and its team's, and what
+    its skills say of themselves. Raises SpecError."""
     spec, models, skills = _read(path)
     models += [skill.folder / SKILL_FILE for skill in skills]
     prompts = [] if spec.prompts in (None, SHORT_PROMPTS) else [Path(str(spec.prompts))]
@@ -99,7 +100,7 @@ def runs_program(path: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
-    """The agent, the files of its models and its team, and its skills."""
+    """The agent, the files of its models, policies and team, and its skills."""
     if path.suffix == ".py":
         raise SpecError(
             f"is Python, and an agent is a YAML file: `cadre up {path}` serves the agents and tools that it defines,"
@@ -118,7 +119,8 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
         data, models = with_models(data, path.parent)
         data, of_team = with_team_model(data, team)
         data, skills = with_skills(data, path.parent)
-        models += [*of_team, *([team.file] if team.file is not None else [])]
+        data, policies = with_policies(data, path.parent)
+        models += [*policies, *of_team, *([team.file] if team.file is not None else [])]
         spec = _spec_of(data, path.parent)
         _check_calls(spec, written["spec"].get("model"))
         return spec, models, skills
@@ -129,7 +131,7 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
 
 def agent_of(data: Any, folder: Path) -> AgentSpec:
     """The agent of a document that stands in no file; its paths are relative to the folder. Raises SpecError."""
-    return _spec_of(_as_agent(data), folder)
+    return _spec_of(with_policies(_as_agent(data), folder)[0], folder)
 
 
 def _spec_of(data: Any, folder: Path) -> AgentSpec:

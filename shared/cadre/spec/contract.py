@@ -2,17 +2,19 @@
 answer has, arguments that are taken."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from fnmatch import fnmatchcase
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
-from cadre.protocol.cards import ToolCard
+from cadre.protocol.cards import Does, ToolCard
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.answer_schema import misfits
 from cadre.spec.expression_types import Typed, Untold, attributes_read, misreadings, shape_of
 from cadre.spec.expressions import templates_in
 from cadre.spec.member_call import call_schema
 from cadre.spec.policy import expression_of, is_expression, names_in
+from cadre.spec.policy_file import GROUPS
 
 ProblemLevel = Literal["error", "missing", "warning"]
 """What cannot work; what nobody of this team offers, though somebody else may; what may go wrong."""
@@ -71,6 +73,7 @@ class AgentContract(NamedTuple):
 def common_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
     """What does not hold for an agent of any kind."""
     yield from _missing(spec, reach)
+    yield from _rule_problems(spec, reach)
     for index, check in enumerate(spec.checks):
         path = f"spec.checks[{index}]"
         if (expression := expression_of(check)) is not None:
@@ -209,6 +212,29 @@ def _missing(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
                 " spec.agents of the team"
             )
             yield ContractProblem(agent=spec.name, path=f"spec.team[{index}]", text=text, level="missing")
+
+
+def _rule_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
+    """What the agent's policies cannot know: tools that do not say what they do, and rules about names of nobody."""
+    said = [pattern for policy in spec.policies for pattern in policy.tools]
+    for index, tool in enumerate(spec.tools if spec.policies else ()):
+        card = reach.tools.get(tool)
+        if card is None or card.does is not None or any(fnmatchcase(tool, pattern) for pattern in said):
+            continue
+        text = (
+            f"the tool {tool} does not say what a call does, so its calls are ruled as `undeclared`: say it by"
+            " @tool(does=…), or in `tools` of a policy"
+        )
+        yield ContractProblem(agent=spec.name, path=f"spec.tools[{index}]", text=text, level="warning")
+    if any(isinstance(member, Selector) for member in spec.team):
+        return
+    names = {*spec.tools, *map(str, spec.team), *get_args(Does), *GROUPS}
+    for policy in spec.policies:
+        for rule in policy.rules:
+            for one in rule.calls:
+                if not any(fnmatchcase(name, one) for name in names):
+                    text = f"the rule {rule.name} is about {one}, no kind of calls and none of its tools"
+                    yield ContractProblem(agent=spec.name, path="spec.policies", text=text, level="warning")
 
 
 def _is_meant(member: str | Selector, agent: AgentSpec) -> bool:

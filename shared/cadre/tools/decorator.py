@@ -12,12 +12,14 @@ import msgspec
 
 from cadre.errors import CadreError, TerminalError, ToolDefinitionError
 from cadre.options import explained, unknown_option
-from cadre.protocol.cards import ToolCard
+from cadre.protocol.cards import WITH_DESTINATION, CallMeaning, Does, ToolCard
 from cadre.protocol.messages import ErrorInfo, Unfinished
+from cadre.protocol.policy import PLAN_TOOLS
 from cadre.protocol.tagged import for_tool
 from cadre.spec.durations import seconds_of
 from cadre.spec.names import MOST, NAME
 from cadre.spec.policy import check_policy, names_in
+from cadre.spec.policy_file import check_action
 from cadre.spec.schema_form import typed
 from cadre.structs import as_written, misfit_of
 from cadre.tools.context import ToolContext
@@ -40,8 +42,8 @@ _FOREIGN_OPTIONS = {
 }
 """Options of other libraries' tools, each with what does the same here."""
 
-RESERVED = frozenset({"final_answer"})
-"""Names that every agent's model is offered already."""
+RESERVED = frozenset({"final_answer", PLAN_TOOLS})
+"""Names that an agent's model is offered already."""
 
 
 class InvalidArguments(TerminalError):
@@ -92,6 +94,20 @@ class ToolOptions(TypedDict, total=False):
     approval: str
     """Whether a person must approve a call: `never`, `always` or `when: <expression over the parameters>`;
     by default the agent decides that."""
+    does: Does
+    """The kind of its calls, for the rules of policies: `pay`, `send`, `delete` …"""
+    to: str | list[str]
+    """The parameters that say whom a call concerns or where it goes; [] where that is always the same."""
+    what: str | list[str]
+    """The parameters that say what a call is about."""
+    text: str | list[str]
+    """The parameters that hold content."""
+    amount: str
+    """The parameter that is a sum of money, or another number that adds up."""
+    private: bool
+    """Its results are private."""
+    trusted: str | list[str]
+    """The fields of its result that no stranger chooses (`recipient`, `customer.email`); `all` for the whole."""
     labels: dict[str, str]
     version: str
 
@@ -273,12 +289,42 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
     description = options.get("description", plain.description).strip()
     if not description:
         raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
-    fields = {key: value for key, value in options.items() if key != "concurrency"}
+    action = _action_of(options, plain.action, where)
+    if options.get("read_only", plain.read_only) and action.does not in (None, "read", "visit"):
+        raise ToolDefinitionError(
+            f"{where}: read_only=True, and does={action.does!r} has an effect: leave one out"
+        )
+    try:
+        check_action(action, parameters)
+    except ValueError as error:
+        raise ToolDefinitionError(f"{where}: {error}") from error
+    fields: dict[str, Any] = {key: value for key, value in options.items() if key not in _NOT_IN_CARDS}
+    fields["action"] = action
     schemas = {
         "input_schema": typed(plain.input_schema),
         "output_schema": plain.output_schema and typed(plain.output_schema),
     }
     return msgspec.structs.replace(plain, **fields | schemas | {"description": description})
+
+
+_NOT_IN_CARDS = {"concurrency", *CallMeaning.__struct_fields__}
+"""Options that are no fields of a card of the same name."""
+
+
+def _action_of(options: ToolOptions, plain: CallMeaning, where: str) -> CallMeaning:
+    """Return what the options say that a call does, where they leave it open as `plain` says."""
+    given: dict[str, Any] = {
+        key: value for key, value in options.items() if key in CallMeaning.__struct_fields__
+    }
+    for key in ("to", "what", "text", "trusted"):
+        if isinstance(given.get(key), str):
+            given[key] = [given[key]]
+    if given.get("does") in WITH_DESTINATION and "to" not in given and not plain.to:
+        raise ToolDefinitionError(
+            f"{where}: does={given['does']!r} needs to=: name the parameters that say where it goes;"
+            " to=[] where that is always the same"
+        )
+    return msgspec.structs.replace(plain, **given)
 
 
 def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
@@ -305,7 +351,7 @@ def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
             " (@tool(name=…) sets another)"
         )
     if name in RESERVED:
-        raise ToolDefinitionError(f"{where}: {name!r} is every agent's own way to end: choose another name")
+        raise ToolDefinitionError(f"{where}: {name!r} is a function of every agent: choose another name")
     concurrency = options.get("concurrency")
     if concurrency is not None and concurrency < 1:
         raise ToolDefinitionError(f"{where}: concurrency={concurrency}: give 1 or more, or leave it out")

@@ -48,10 +48,13 @@ def call_changes(entry: Entry, pending: dict[str, PendingCall]) -> CallChanges:
     added: dict[str, PendingCall] = {}
     gone: dict[str, PendingCall] = {}
     decided: list[DecidedCall] = []
+    origins: dict[str, dict[str, list[str]]] = {}
     for event in entry.events:
         if type(event) is ev.ApprovalRequested:
             if event.call not in pending:
-                added[event.call] = _of_event(event, entry)
+                added[event.call] = _of_event(event, entry, origins.get(event.call, {}))
+        elif type(event) is ev.PolicyDecided:
+            origins[event.call] = event.origins
         elif pending and type(event) in _SETTLE:
             call: str = event.call  # type: ignore[attr-defined]
             if call in pending:
@@ -81,7 +84,7 @@ def decision_of(event: ev.ApprovalDecided, at: float) -> ApprovalDecision:
     )
 
 
-def _of_event(event: ev.ApprovalRequested, entry: Entry) -> PendingCall:
+def _of_event(event: ev.ApprovalRequested, entry: Entry, origins: dict[str, list[str]]) -> PendingCall:
     return _bounded(
         PendingCall(
             call=event.call,
@@ -94,6 +97,9 @@ def _of_event(event: ev.ApprovalRequested, entry: Entry) -> PendingCall:
             reason=event.reason,
             requested_at=entry.at,
             expires_at=event.expires_at,
+            rule=event.rule,
+            decided_by=event.by,
+            origins=origins,
         )
     )
 

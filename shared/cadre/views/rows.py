@@ -461,6 +461,10 @@ class Rows:
             self._touch(row)
         self._settle(node)
 
+    def rule(self, node: Node, event: ev.PolicyDecided) -> None:
+        """The call's own event follows; the row names this one as well, for where the call's values stood."""
+        self._open_call(node, event.call, event.name, {})
+
     def call_tool(self, node: Node, event: ev.ToolCalled) -> None:
         self._open_call(node, event.call, event.tool, event.arguments).waits = None
 
@@ -577,6 +581,7 @@ _CHANGES: dict[type[JournalEvent], Callable[[Rows, Node, Any], None]] = {
     ev.HistorySummarized: Rows.summarize,
     ev.ApprovalRequested: Rows.hold,
     ev.ApprovalDecided: Rows.decide,
+    ev.PolicyDecided: Rows.rule,
     ev.ToolCalled: Rows.call_tool,
     ev.ToolPaused: Rows.pause_tool,
     ev.DelegateStarted: Rows.delegate,

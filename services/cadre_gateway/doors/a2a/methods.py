@@ -386,7 +386,7 @@ class Messages:
                     "this key may not decide on calls: somebody with the role `approver` does",
                 )
             for call, ruling in rulings.items():
-                await self.runs.decisions.decide(call, ruling, sender.traceparent)
+                await self.runs.decisions.decide(call, ruling, sender.traceparent, sender.caller.titles)
             return Place(progress.run, progress.place_behind(set(rulings)))
         if (place := _said_before(content, progress)) is not None:
             return place

@@ -194,7 +194,7 @@ class Turns:
             raise invalid(f"run {run} has asked for none of these: {', '.join(unknown)}")
         for call, ruling in rulings.items():
             if call in progress.held:
-                await self.runs.decisions.decide(call, ruling, sender.traceparent)
+                await self.runs.decisions.decide(call, ruling, sender.traceparent, sender.caller.titles)
         return Place(run, progress.place_behind(set(rulings)))
 
     async def _begin(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:

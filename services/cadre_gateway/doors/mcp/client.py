@@ -66,7 +66,9 @@ async def hear(
             continue
         decided.add(call)
         try:
-            await runs.decisions.decide(call, decision, request_of(context).headers.get("traceparent"))
+            await runs.decisions.decide(
+                call, decision, request_of(context).headers.get("traceparent"), caller.titles
+            )
         except Problem as problem:
             if problem.code not in OVERTAKEN:
                 raise

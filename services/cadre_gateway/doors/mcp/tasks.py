@@ -101,11 +101,12 @@ class Tasks:
         with _refusals(context):
             run = await self.find(context, asked.task_id, "decide")
             progress = await self._answers.so_far(Place(run.id))
-            waiting = await questions_for(self._runs.reach, caller_of(request_of(context)), progress)
+            caller = caller_of(request_of(context))
+            waiting = await questions_for(self._runs.reach, caller, progress)
             for call, said in asked.input_responses.items():
                 held = waiting.get(call)
                 if held is not None and (decision := ruling(held, said, context)) is not None:
-                    await self._runs.decisions.decide(call, decision, None)
+                    await self._runs.decisions.decide(call, decision, None, caller.titles)
         return {}
 
     async def cancel(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:

@@ -368,8 +368,9 @@ class RunTools:
         await self._check(context, "call", asked.call)
         told = {"decision": asked.decision, "feedback": asked.feedback, "arguments": asked.arguments}
         ruling = body.ruling(msgspec.json.encode(told), _by(context))
+        titles = caller_of(request_of(context)).titles
         traceparent = request_of(context).headers.get("traceparent")
-        return data_result(await self._runs.decisions.decide(asked.call, ruling, traceparent))
+        return data_result(await self._runs.decisions.decide(asked.call, ruling, traceparent, titles))
 
     async def _check(self, context: Context, what: Kind, name: str) -> None:
         await self._runs.reach.check(caller_of(request_of(context)), what, name)

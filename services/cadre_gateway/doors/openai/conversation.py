@@ -108,7 +108,7 @@ class Conversations:
         verdict = "corrected" if answer is not None else word.verdict
         arguments = {"answer": answer} if answer is not None else None
         ruling = said(verdict, turn.by, word.feedback, arguments)
-        await self.runs.decisions.decide(call, ruling, turn.traceparent)
+        await self.runs.decisions.decide(call, ruling, turn.traceparent, turn.caller.titles)
 
     # --- sessions
 

@@ -293,7 +293,7 @@ class _AnswerStream:
         sender = self._turn.sender
         ruling = _ruling(held, answer, sender)
         try:
-            await self._runs.decisions.decide(call, ruling, sender.traceparent)
+            await self._runs.decisions.decide(call, ruling, sender.traceparent, sender.caller.titles)
         except Problem as problem:
             if problem.code not in OVERTAKEN:
                 raise

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from cadre.adapters.mcp.rounds import McpToolError, Rounds, ServerUnreachable, TaskUnknown, so_far
-from cadre.adapters.mcp.server_file import RUN_VALUES, CadreSection, Endpoint, OneTool, ServerSpec
+from cadre.adapters.mcp.server_file import (
+    RUN_VALUES,
+    CadreSection,
+    Endpoint,
+    OneTool,
+    ServerSpec,
+    ToolEffects,
+)
 from cadre.errors import CadreError, SetupError, ToolDefinitionError
 from cadre.protocol.cards import ToolCard
 from cadre.tools.context import ToolContext
@@ -437,16 +444,7 @@ def _options(section: CadreSection, own: OneTool, listed: ListedTool) -> ToolOpt
         if hints.destructive_hint and not hints.read_only_hint:
             options["approval"] = "always"
     for said in (section, own):
-        if said.read_only is not None:
-            options["read_only"] = said.read_only
-        if said.idempotent is not None:
-            options["idempotent"] = said.idempotent
-        if said.approval is not None:
-            options["approval"] = said.approval
-        if said.serial is not None:
-            options["serial"] = said.serial
-        if said.timeout is not None:
-            options["timeout"] = said.timeout
-        if said.concurrency is not None:
-            options["concurrency"] = said.concurrency
+        for key in ToolEffects.__struct_fields__:
+            if (value := getattr(said, key)) is not None:
+                options[key] = value  # type: ignore[literal-required]
     return options

@@ -14,6 +14,7 @@ import msgspec
 
 from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
+from cadre.protocol.cards import Does
 from cadre.spec.names import NAME
 from cadre.spec.yaml_file import read_yaml
 from cadre.structs import misfit_of
@@ -37,6 +38,16 @@ class ToolEffects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     concurrency: int | None = None
     serial: bool | None = None
     """True: a run sends its calls of these tools one after another, in the order of its model."""
+    does: Does | None = None
+    """The kind of calls, for the rules of policies."""
+    to: str | list[str] | None = None
+    """The arguments that say whom a call concerns or where it goes."""
+    what: str | list[str] | None = None
+    text: str | list[str] | None = None
+    amount: str | None = None
+    private: bool | None = None
+    trusted: str | list[str] | None = None
+    """The fields of the result that no stranger chooses; `all` for the whole."""
 
 
 class OneTool(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True):

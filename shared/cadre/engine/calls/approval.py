@@ -1,70 +1,89 @@
 """Calls that a person must agree to: which are held back, and what a decision makes of them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from cadre.engine.calls.call_check import CallNotAllowed, as_judged, check_call, input_schema
+from cadre.engine.calls.call_check import CallNotAllowed, as_judged, check_call
 from cadre.engine.calls.call_edits import edited_calls, proposed_calls
 from cadre.engine.kind import kind_of
 from cadre.engine.parts import is_callers
+from cadre.engine.policies.fold_facts import with_words
+from cadre.engine.policies.judge import Judgement, Wanted, judge
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallPause, CallState
-from cadre.protocol.messages import CallEdit, Decision, Verdict
+from cadre.protocol.messages import CallEdit, Decision, ErrorInfo, Verdict
+from cadre.protocol.policy import PLAN_TOOLS
 from cadre.spec.answer_schema import misfits
-from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 
 CALLERS = "a function of whoever started the run: they answer it"
 """Why such a call is held."""
 
-
-def policy_of(run: Run, name: str) -> str:
-    """The policy for calls of a tool or team member: the spec's word on it, the tool's own, the spec's `*`,
-    then its permission mode."""
-    spec = run.spec
-    if spec is None:
-        return NEVER
-    tool = run.tools.get(name)
-    own = tool.approval if tool is not None else ""
-    default = NEVER if spec.permission == "open" or tool is None else ALWAYS
-    return spec.approvals.get(name) or own or spec.approvals.get("*") or default
+WIDER = "it plans further tools after something was read"
+"""Why a plan is held."""
 
 
-def hold(
-    run: Run, arrival: Arrival, call: str, name: str, arguments: dict[str, Any]
-) -> ev.ApprovalRequested | None:
-    """The request for a person's word, or None when the call may be made. What a function of the caller returns is
-    asked for likewise."""
-    if is_callers(run, name):
-        return ev.ApprovalRequested(
-            call=call,
-            name=name,
-            kind="tool",
-            arguments=kind_of(run).arguments(run, arguments),
-            reason=CALLERS,
+class RuledCall(NamedTuple):
+    """What the rules make of a call that could be made."""
+
+    decided: ev.PolicyDecided | None
+    """The decision of its policies; None where they have no rule about it."""
+    instead: ev.ApprovalRequested | ev.CallRefused | None
+    """What becomes of it in place of being made; None: it is made."""
+
+
+def rule_on(
+    run: Run, arrival: Arrival, call: Wanted, before: Sequence[ev.AnyEvent] = (), *, approved: bool = False
+) -> RuledCall:
+    """Return the ruling on a call: held for a person, denied, or neither. A function of the caller is held in any case.
+
+    `before` are events of calls that are made before it in the same step; `approved`: a person has agreed to it.
+    """
+    if call.name == PLAN_TOOLS:
+        return RuledCall(None, _hold_plan(run, arrival, call))
+    found = judge(run, call, before, approved=approved)
+    if found.verdict == "deny":
+        error = ErrorInfo("policy", f"Not allowed by {found.reason}")
+        return RuledCall(
+            found.event, ev.CallRefused(call=call.id, name=call.name, arguments=call.arguments, error=error)
         )
-    policy = policy_of(run, name)
-    if policy == NEVER or run.spec is None:
-        return None
-    reason = reason_to_ask(policy, {**_defaults(run, name), **as_judged(run, name, arguments)})
-    if reason is None:
-        return None
-    seconds = run.spec.approval_seconds
+    if is_callers(run, call.name) and not approved:
+        asked = ev.ApprovalRequested(
+            call=call.id,
+            name=call.name,
+            kind="tool",
+            arguments=kind_of(run).arguments(run, call.arguments),
+            reason=CALLERS if found.verdict == "allow" else f"{found.reason}; {CALLERS}",
+            rule=found.rule,
+            by=list(found.by),
+        )
+        return RuledCall(found.event, asked)
+    if found.verdict == "allow" or run.spec is None:
+        return RuledCall(found.event, None)
+    return RuledCall(found.event, _asked(run, arrival, call, found))
+
+
+def _asked(run: Run, arrival: Arrival, call: Wanted, found: Judgement) -> ev.ApprovalRequested:
+    assert run.spec is not None
+    seconds = found.within if found.within is not None else run.spec.approval_seconds
     return ev.ApprovalRequested(
-        call=call,
-        name=name,
-        kind="tool" if name in run.tools else "member",
-        arguments=arguments,
-        reason=reason,
+        call=call.id,
+        name=call.name,
+        kind="tool" if call.name in run.tools else "member",
+        arguments=call.arguments,
+        reason=found.reason,
         expires_at=arrival.at + seconds if seconds is not None else None,
+        rule=found.rule,
+        by=list(found.by),
     )
 
 
-def _defaults(run: Run, name: str) -> dict[str, Any]:
-    """What the tool or member takes for arguments that the model leaves out: a policy may ask about them as well."""
-    properties = (input_schema(run, name) or {}).get("properties", {})
-    return {key: schema["default"] for key, schema in properties.items() if "default" in schema}
+def _hold_plan(run: Run, arrival: Arrival, call: Wanted) -> ev.ApprovalRequested | None:
+    """A plan that is made, or made wider, after something was read is for a person to decide."""
+    if run.facts is None or run.facts.may_plan:
+        return None
+    return _asked(run, arrival, call, Judgement("hold", WIDER, PLAN_TOOLS))
 
 
 def held_call(run: Run, call: str) -> CallState | None:
@@ -81,7 +100,8 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
     elif decision.verdict == "corrected" and held.kind != "question":
         name = decision.tool if decision.tool not in (None, held.name) else None
         arguments = decision.arguments
-        check_correction(run, held, decision.tool, decision.arguments)
+        deciders = [decision.sender, *decision.roles]
+        check_correction(run, held, decision.tool, decision.arguments, deciders)
     if decision.edits:
         check_edits(run, held, decision.edits)
     return ev.ApprovalDecided(
@@ -112,8 +132,20 @@ def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:
     edited_calls(run, calls, edits)
 
 
-def check_correction(run: Run, held: CallState, tool: str | None, arguments: dict[str, Any] | None) -> None:
-    """Raises CallNotAllowed saying why the corrected call cannot be made."""
+def may_decide(held: CallState, deciders: Sequence[str]) -> bool:
+    """Return whether somebody of this name, or with one of these roles, may decide on the call."""
+    by = held.hold.by if held.hold is not None else []
+    return not by or not set(by).isdisjoint(deciders)
+
+
+def check_correction(
+    run: Run,
+    held: CallState,
+    tool: str | None,
+    arguments: dict[str, Any] | None,
+    deciders: Sequence[str] = (),
+) -> None:
+    """Raises CallNotAllowed saying why the corrected call cannot be made on the word of these."""
     name = tool or held.name
     if is_callers(run, held.name) or is_callers(run, name):
         raise CallNotAllowed(f"{name!r} is {CALLERS}, with the result as feedback of an approval")
@@ -122,7 +154,16 @@ def check_correction(run: Run, held: CallState, tool: str | None, arguments: dic
         raise CallNotAllowed(
             f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}"
         )
-    check_call(run, name, as_judged(run, name, held.arguments if arguments is None else arguments))
+    made = held.arguments if arguments is None else arguments
+    check_call(run, name, as_judged(run, name, made))
+    if name == PLAN_TOOLS:
+        return
+    found = judge(with_words(run, arguments), Wanted(held.id, name, made), approved=True)
+    if found.verdict == "deny":
+        raise CallNotAllowed(f"not allowed by {found.reason}")
+    if found.verdict == "hold" and set(found.by).isdisjoint(deciders):
+        who = ", ".join(found.by) or "none of its rules' deciders"
+        raise CallNotAllowed(f"the corrected call is for others to decide on ({who}): {found.reason}")
 
 
 def expired(held: CallState) -> ev.ApprovalDecided:

@@ -6,6 +6,7 @@ import msgspec
 
 from cadre.engine.budget import share
 from cadre.engine.kind import kind_of
+from cadre.engine.policies.passing import passed_to_member
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.spec.member_call import ADDITIONAL, TASK, inputs_of
@@ -18,7 +19,9 @@ def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCa
     # A model may name a variable in place of the whole object.
     further = kind_of(run).arguments(run, {ADDITIONAL: arguments.get(ADDITIONAL)})
     inputs = inputs_of({**arguments, **further})
-    return ev.DelegateStarted(call=call, member=name, task=arguments[TASK], inputs=inputs)
+    told = kind_of(run).arguments(run, {TASK: arguments[TASK]})[TASK]
+    passes = passed_to_member(run, name, told, inputs)
+    return ev.DelegateStarted(call=call, member=name, task=arguments[TASK], inputs=inputs, passes=passes)
 
 
 def shared_out(run: Run, opened: list[ev.AnyEvent]) -> list[ev.AnyEvent]:

@@ -40,9 +40,10 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(
                 id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget
             )
+            call.passes = event.passes
         case ev.ApprovalRequested():
             call = CallState(id=event.call, name=event.name, kind=event.kind, arguments=event.arguments)
-            call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires_at=event.expires_at)
+            call.hold = _hold_of(event, n, at)
         case ev.CallRefused():
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
             call.opened, call.opened_at = n, at
@@ -61,6 +62,12 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
         _send_next(run, n, at)
 
 
+def _hold_of(event: ev.ApprovalRequested, n: int, at: float) -> ApprovalHold:
+    return ApprovalHold(
+        reason=event.reason, since=n, at=at, expires_at=event.expires_at, rule=event.rule, by=event.by
+    )
+
+
 def pause_call(run: Run, event: ev.ToolPaused, n: int, at: float) -> None:
     """The call is unfinished; its place is free for another one."""
     state = _find(run, event.call)
@@ -74,7 +81,7 @@ def pause_call(run: Run, event: ev.ToolPaused, n: int, at: float) -> None:
 def _go_on(run: Run, call: CallState, pause: CallPause, event: Opening, n: int, at: float) -> None:
     """A call that is unfinished waits for a person, or goes on."""
     if isinstance(event, ev.ApprovalRequested):
-        call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires_at=event.expires_at)
+        call.hold = _hold_of(event, n, at)
         return
     number = call.resumes.round + 1 if call.resumes is not None else 1
     from_there = pause.unfinished

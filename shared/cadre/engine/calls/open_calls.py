@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.budget import too_little_for
-from cadre.engine.calls.approval import hold
+from cadre.engine.calls.approval import rule_on
 from cadre.engine.calls.call_check import (
     CallNotAllowed,
     as_judged,
@@ -16,6 +18,8 @@ from cadre.engine.calls.call_check import (
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import refusal_of, refused_alike
 from cadre.engine.kind import kind_of
+from cadre.engine.policies.judge import Wanted
+from cadre.engine.policies.passing import passed_to_part
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
@@ -35,6 +39,14 @@ class RunPart(NamedTuple):
     inputs: dict[str, Any]
 
 
+class Opened(NamedTuple):
+    """What becomes of a call."""
+
+    event: ev.AnyEvent
+    decided: ev.PolicyDecided | None = None
+    """The decision of the run's policies; None where they have no rule about it."""
+
+
 def opened_calls(
     run: Run,
     arrival: Arrival,
@@ -42,22 +54,24 @@ def opened_calls(
     *,
     approved: bool,
     may_repeat: bool,
-) -> list[ev.AnyEvent]:
-    """Return an event for each call. All share the budget that is left, so none is true yet as another one is made."""
+) -> list[Opened]:
+    """Return what becomes of each call. All share the budget that is left, so none is true yet as another one is made;
+    rules see the calls before each."""
     step, first = run.step, 0
     if run.current is not None:
         step, first = run.current.number, len(run.current.calls)
-    opened = []
+    opened: list[Opened] = []
     for index, call in enumerate(requests, first):
         id = call_id(run.id, step, index)
         if isinstance(call, RunPart):
-            opened.append(_open_part(run, call, id))
+            opened.append(Opened(_open_part(run, call, id)))
         else:
-            opened.append(_open(run, arrival, call, id, approved=approved, may_repeat=may_repeat))
+            before = [one.event for one in opened]
+            opened.append(_open(run, arrival, call, id, before, approved=approved, may_repeat=may_repeat))
     if run.budget is None:
         return opened
-    shared = zip(requests, shared_out(run, opened), strict=True)
-    return [_afforded(run, call, event) for call, event in shared]
+    shared = zip(requests, shared_out(run, [one.event for one in opened]), opened, strict=True)
+    return [Opened(_afforded(run, call, event), one.decided) for call, event, one in shared]
 
 
 def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) -> ev.AnyEvent:
@@ -71,9 +85,16 @@ def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) ->
     return ev.CallRefused(call=event.call, name=call.name, arguments=arguments, error=error)
 
 
-def _open(
-    run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str, *, approved: bool, may_repeat: bool
-) -> ev.AnyEvent:
+def _open(  # noqa: PLR0913 - what a ruling takes
+    run: Run,
+    arrival: Arrival,
+    call: ev.RequestedCall,
+    call_id: str,
+    before: Sequence[ev.AnyEvent],
+    *,
+    approved: bool,
+    may_repeat: bool,
+) -> Opened:
     arguments: dict[str, Any] = {}
     error = call.error
     try:
@@ -84,16 +105,20 @@ def _open(
         error = error or wrong.info
     if error is not None:
         refusal = refused_alike(run, call.name, arguments, error) or error
-        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=refusal)
+        return Opened(ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=refusal))
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("invalid-call", ALONE)
-        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
+        return Opened(ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone))
     counts = kind_of(run).guided and not may_repeat
     repeated = refusal_of(run, call.name, arguments) if counts else None
     if repeated is not None:
-        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
-    held = None if approved else hold(run, arrival, call_id, call.name, arguments)
-    return held if held is not None else made(run, call_id, call.name, arguments)
+        return Opened(ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated))
+    ruling = rule_on(run, arrival, Wanted(call_id, call.name, arguments), before, approved=approved)
+    event = ruling.instead if ruling.instead is not None else made(run, call_id, call.name, arguments)
+    if isinstance(event, ev.CallRefused):
+        refusal = refused_alike(run, call.name, arguments, event.error) or event.error
+        event = msgspec.structs.replace(event, error=refusal)
+    return Opened(event, ruling.decided)
 
 
 def _open_part(run: Run, part: RunPart, call: str) -> ev.AnyEvent:
@@ -101,4 +126,5 @@ def _open_part(run: Run, part: RunPart, call: str) -> ev.AnyEvent:
         check_delegation(run, run.agent, is_part=True)
     except CallNotAllowed as error:
         return ev.CallRefused(call=call, name=run.agent, error=error.info)
-    return ev.DelegateStarted(call=call, member=run.agent, task=part.task, inputs=part.inputs)
+    passes = passed_to_part(run, part.task, part.inputs)
+    return ev.DelegateStarted(call=call, member=run.agent, task=part.task, inputs=part.inputs, passes=passes)

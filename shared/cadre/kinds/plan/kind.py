@@ -28,7 +28,7 @@ from cadre.kinds.plan.offered import check_actions, read_plan, strange_steps
 from cadre.kinds.plan.progress import PlanProgress
 from cadre.kinds.plan.records import PlanMade, PlanNote
 from cadre.kinds.plan.request import ask_about_plan
-from cadre.kinds.plan.section import PlanStep, plan_of
+from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of
 from cadre.kinds.plan.shown import shown_plan
 from cadre.kinds.plan.steps import PlanError, as_steps, numbered
 from cadre.kinds.plan.values import PLAN as GIVEN
@@ -55,6 +55,8 @@ class PlanKind(Kind):
     def begin(self, draft: Draft) -> None:
         """With the plan that was given, the one that a fork takes over, or the question for one."""
         run, progress, section = draft.run, PlanProgress(draft), plan_of(draft.spec)
+        if isinstance(section.result, ResultCall):
+            draft.plan([section.result.tool])
         if state_of(run).items:
             progress.carry_out()
             return
@@ -161,6 +163,7 @@ class PlanKind(Kind):
             raise EditNotAllowed(str(error)) from error
         draft.edited(edit)
         draft.note(PlanMade(step=draft.step, origin="edit", steps=steps))
+        PlanProgress(draft).plan_actions(steps, by_person=True)
         if state.stage != APPROVE:
             PlanProgress(draft).go_on()
 
@@ -214,6 +217,8 @@ def _decided(draft: Draft, progress: PlanProgress) -> None:
         )
         return
     if decision.verdict != "rejected":
+        agreed = [one.plan for one in progress.state.items if one.state == "pending"]
+        progress.plan_actions(agreed, by_person=True)
         progress.carry_out()
         return
     said = f" They said: {decision.feedback}" if decision.feedback else ""

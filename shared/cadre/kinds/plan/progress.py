@@ -16,7 +16,7 @@ from cadre.kinds.plan.records import (
     PlanStepFinished,
     PlanStepStarted,
 )
-from cadre.kinds.plan.section import PlanSpec, PlanStep, ResultCall, plan_of
+from cadre.kinds.plan.section import EXECUTE, PlanSpec, PlanStep, ResultCall, plan_of
 from cadre.kinds.plan.values import call_of, objective_of, values_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import ExpressionError, filled
@@ -50,6 +50,7 @@ class PlanProgress:
         """Take the plan over, and begin with it, once a person has agreed where one must."""
         draft = self._draft
         draft.note(PlanMade(step=draft.step, origin=origin, steps=steps, reason=reason))
+        self.plan_actions(steps)
         if not self._section.approve_plan or not steps:
             self.carry_out()
             return
@@ -60,6 +61,11 @@ class PlanProgress:
         )
         told = {"plan": [one.plan for one in self.state.items if one.state == "pending"]}
         draft.hold("plan", question, expires, msgspec.to_builtins(told))
+
+    def plan_actions(self, steps: list[PlanStep], *, by_person: bool = False) -> None:
+        """Journal the tools and members of the steps as planned, where the agent's policies ask for that."""
+        actions = [step.action for step in steps if step.action != EXECUTE]
+        self._draft.plan(actions, by_person=by_person)
 
     def carry_out(self, error: ErrorInfo | None = None) -> None:
         """Begin with the steps of the plan."""

@@ -57,6 +57,7 @@ class RemoteKind(Kind):
     def begin(self, draft: Draft) -> None:
         task = draft.run.task
         assert task is not None
+        draft.plan([send_tool(draft.run.agent)])
         told: dict[str, Any] = {"text": task.task}
         told |= {"data": [task.inputs]} if task.inputs else {}
         told |= {"images": task.images} if task.images else {}

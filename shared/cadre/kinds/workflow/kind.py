@@ -53,6 +53,7 @@ class WorkflowKind(Kind):
 
     def begin(self, draft: Draft) -> None:
         workflow = workflow_of(draft.spec)
+        draft.plan([*draft.spec.tools, *map(str, draft.spec.team)])
         if workflow.steps:
             Walk(draft).enter(state_of(draft.run).step or workflow.start)
         else:

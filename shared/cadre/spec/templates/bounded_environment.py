@@ -17,7 +17,7 @@ from jinja2.visitor import NodeTransformer
 
 from cadre.spec.templates import template_prices as prices
 from cadre.spec.templates.template_filters import allowed_filters, allowed_tests, compared, price_of_method
-from cadre.spec.templates.template_work import TemplateWork, work_of_one_rendering
+from cadre.spec.templates.template_work import ChargedFunction, TemplateWork, work_of_one_rendering
 
 MAX_SOURCE_CHARACTERS = 200_000
 """Of one template."""
@@ -348,6 +348,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 prices.price_of_whole(context.work, one)
                 if called is dict:
                     prices.price_of_pairs(context.work, one)
+        elif isinstance(called, ChargedFunction):
+            called.charge(context.work)
         elif not isinstance(called, Joiner | Undefined):
             price = price_of_method(called)
             if price is None:

@@ -2,9 +2,10 @@
 here looks at a clock.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 MAX_WORK = 500_000
 """Units that one rendering or evaluation may take. A unit is what a processor of 2020 does in at most 100 ns."""
@@ -32,6 +33,22 @@ class TemplateWork:
         self.spent += units
         if self.spent > self.most:
             raise OverflowError(f"it takes more work than the {self.most:,} units that are allowed")
+
+
+class ChargedFunction:
+    """A function that conditions may call; each call takes the same units."""
+
+    __slots__ = ("_function", "_units")
+
+    def __init__(self, function: Callable[..., Any], units: int = 200) -> None:
+        self._function, self._units = function, units
+
+    def charge(self, work: TemplateWork) -> None:
+        """Charge a call. Raises OverflowError."""
+        work.charge(self._units)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._function(*args, **named)
 
 
 class _WorkWithin(TemplateWork):

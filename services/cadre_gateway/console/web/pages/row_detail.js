@@ -8,6 +8,7 @@ import { decisionForm } from "../view/decision_form.js";
 import { alert, button, fill, h } from "../view/element.js";
 import { faultText } from "../view/fault.js";
 import { clock, cost, count, duration } from "../view/format.js";
+import { showOrigins } from "../view/origins.js";
 import { sentRequest } from "../view/sent_request.js";
 import { showFile, showImage, showValue } from "../view/value.js";
 import { workflowGraph } from "../view/workflow_graph.js";
@@ -165,6 +166,7 @@ export class RowDetail {
   #call(row, { held, tree, events }) {
     const last = (...types) => events.findLast(({ type }) => types.includes(type));
     const [asked, decided, ended] = [last("approval.requested"), last("approval.decided"), last("tool.answered", "delegate.finished")];
+    const ruled = last("policy.decided");
     const sent = last("tool.called", "delegate.started", "call.refused");
     const input = sent?.member ? { task: sent.task, ...sent.inputs } : [sent, decided, asked].find((one) => one?.arguments)?.arguments;
     const kind = sent ? { "tool.called": "tool", "delegate.started": "team member", "call.refused": "cannot be made" }[sent.type] : row.is_question ? "question to a person" : asked?.kind;
@@ -177,10 +179,13 @@ export class RowDetail {
         ["Took", isOver(row) && duration(row.ended_at - row.began_at)], ["By", ended?.executor], ["Call", h("code", null, id)],
       ]),
       held && decisionForm(id, { name: row.name }, this.changed).element,
+      ruled?.rules.length > 0 && h("p", { class: "hint" }, `Rules: ${ruled.rules.join(", ")}`),
+      ruled?.watched?.length > 0 && h("p", { class: "hint" }, `Rules that watch: ${ruled.watched.join(", ")}`),
       row.state === "failed" && alert(row.error || row.result),
       row.error && !row.is_question && h("p", { class: "hint" }, "The model reads this error and may try otherwise; ",
         button("fork this step", () => this.fork(row.run, tree.rows.get(row.parent)), { class: "quiet" }), " to go on from here by yourself."),
       !held && block("Input", showValue(input ?? row.brief)),
+      !held && ruled && Object.keys(ruled.origins).length > 0 && block("Where its values stood", showOrigins(ruled.origins)),
       asked && decided?.arguments && block("What a person changed", showChanges(asked.arguments, decided.arguments)),
       asked && decided?.edits?.length > 0 && block("What a person changed", showDecided(asked, decided)),
       row.state === "ok" && block("Output", showValue(ended ? ended.output : row.result)),

@@ -5,6 +5,7 @@ import { argumentForm } from "./argument_form.js";
 import { showChanges, showDecided } from "./changes.js";
 import { alert, field, fill, h, toast } from "./element.js";
 import { clock, relative } from "./format.js";
+import { showOrigins } from "./origins.js";
 import { proposalForm } from "./proposal_form.js";
 import { showValue } from "./value.js";
 
@@ -92,6 +93,8 @@ export function decisionForm(call, known, onDecided) {
     box.addEventListener("input", watchChange);
     fill(box,
       approval.reason && h("p", { class: "reason" }, approval.reason),
+      approval.decided_by?.length > 0 && h("p", { class: "hint" }, `For ${approval.decided_by.join(", ")} to decide`),
+      showOrigins(approval.origins),
       approval.expires_at && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires_at)} (${clock(approval.expires_at)})`),
       calls.length > 0 && approval.arguments.output != null && [h("h4", null, "Output so far"), showValue(approval.arguments.output)],
       question && !calls.length ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,

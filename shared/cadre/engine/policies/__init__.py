@@ -1,0 +1,1 @@
+"""Policies: where the values of a call come from, and what its rules say of it. Pure."""

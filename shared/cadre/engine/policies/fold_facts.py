@@ -1,0 +1,199 @@
+"""What events add to the facts of a run whose calls have rules."""
+
+import copy
+from typing import Any
+
+import msgspec
+
+from cadre.engine.answers.json_text import UNREADABLE, decode_text
+from cadre.engine.kind import kind_of
+from cadre.engine.policies.origins import as_value, field_of, leaves, normalized, numbers_in, stands_in
+from cadre.engine.policies.rules import counted, kind_of_call, policies_of
+from cadre.journal import events as ev
+from cadre.journal.facts import HeardText, MetValues, ValuePlace, WrittenText
+from cadre.journal.run import Run
+from cadre.journal.steps import ActionStep, MessageStep, TaskStep
+from cadre.protocol.cards import EFFECTS
+from cadre.protocol.policy import PLAN_TOOLS
+
+_MADE_NOTHING = ("tool-failed", "invalid-call", "cancelled", "not-called", "away")
+"""Codes of errors after which a call does not count."""
+
+
+def begin_facts(run: Run, event: ev.RunAccepted) -> None:
+    """A run begins: if rules hold in it, it knows what people wrote."""
+    if not policies_of(run):
+        return
+    task, facts = event.task, MetValues()
+    run.facts = facts
+    standing = task.standing
+    delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
+    if standing is not None:
+        for text in standing.asked:
+            _ask_normalized(facts, text)
+        facts.passed = {one.value: one for one in standing.values}
+        facts.may_plan = standing.plan is None
+        facts.has_read = standing.has_read or standing.plan is not None
+        facts.plan = standing.plan
+    if delegated:
+        _hear(run, facts, run.id, "task", {"task": task.task, "inputs": task.inputs})
+    else:
+        _ask(facts, task.task)
+        _ask(facts, task.inputs)
+    if not kind_of(run).guided:
+        written = leaves(msgspec.to_builtins(event.spec.sections))
+        facts.listed = {value for _, one in written if (value := as_value(one)) is not None}
+    for step in [*event.history, *event.prefix]:
+        match step:
+            case TaskStep(delegated=False):
+                _ask(facts, step.task)
+            case MessageStep():
+                _ask(facts, step.text)
+            case ActionStep():
+                facts.has_read = True
+                for call in step.calls:
+                    if call.observation is not None:
+                        _hear(run, facts, call.id, call.name, call.observation, of_field=call.error is None)
+            case _:
+                pass
+
+
+def fold_facts(run: Run, event: ev.AnyEvent) -> None:
+    """Take an event into the facts, before the common fold has taken it."""
+    facts = run.facts
+    if facts is None:
+        return
+    match event:
+        case ev.MessageReceived():
+            _ask(facts, event.text)
+        case ev.EditApplied():
+            _ask(facts, event.operations)
+        case ev.ApprovalDecided():
+            _ask(facts, event.feedback)
+            _ask(facts, event.arguments)
+            _ask(facts, msgspec.to_builtins(event.edits))
+            if event.verdict in ("rejected", "expired"):
+                facts.calls.pop(event.call, None)
+        case ev.ToolsPlanned():
+            facts.plan = list(dict.fromkeys([*(facts.plan or []), *event.tools]))
+        case ev.ApprovalRequested(kind="tool" | "member"):
+            _count(run, facts, event.call, event.name, event.arguments)
+        case ev.ToolCalled():
+            _count(run, facts, event.call, event.tool, event.arguments)
+            if kind_of_call(run, event.tool) in (None, *EFFECTS):
+                _write(run, facts, event.arguments)
+        case ev.DelegateStarted():
+            _count(run, facts, event.call, event.member, {})
+            _write(run, facts, {"task": event.task, "inputs": event.inputs})
+        case ev.CallRefused() | ev.CallDropped():
+            facts.calls.pop(event.call, None)
+        case ev.ToolAnswered() if event.tool != PLAN_TOOLS:
+            if event.error is not None:
+                if event.error.code in _MADE_NOTHING:
+                    facts.calls.pop(event.call, None)
+                _hear(run, facts, event.call, event.tool, event.error.message, of_field=False)
+            if event.output is not None:
+                _hear(run, facts, event.call, event.tool, event.output)
+            facts.has_read, facts.may_plan = True, False
+        case ev.DelegateFinished():
+            found = event.output if event.output is not None else event.text
+            _hear(run, facts, event.call, event.member, found)
+            if event.output is not None and event.text:
+                _hear(run, facts, event.call, event.member, event.text, of_field=False)
+            facts.has_read, facts.may_plan = True, False
+        case ev.MemoryRecalled() if event.memories:
+            _hear(run, facts, event.call, "recall", [one.text for one in event.memories], of_field=False)
+            facts.has_read = True
+        case ev.SignalReceived():
+            _hear(run, facts, run.id, f"signal {event.name}", event.payload)
+            facts.has_read, facts.may_plan = True, False
+        case _:
+            pass
+
+
+def with_words(run: Run, said: Any) -> Run:
+    """Return the run as it is once a person has said this; the run itself stays as it is."""
+    if run.facts is None or not said:
+        return run
+    facts = copy.deepcopy(run.facts)
+    _ask(facts, said)
+    return msgspec.structs.replace(run, facts=facts)
+
+
+def _ask(facts: MetValues, value: Any) -> None:
+    """A person wrote it."""
+    for path, one in leaves(value):
+        if isinstance(one, str) and one.strip():
+            _ask_normalized(facts, normalized(one))
+        if path and (whole := as_value(one)) is not None:
+            facts.given.add(whole)
+
+
+def _ask_normalized(facts: MetValues, text: str) -> None:
+    if text not in facts.asked:
+        facts.asked.append(text)
+        facts.numbers |= numbers_in(text)
+
+
+def _hear(run: Run, facts: MetValues, call: str, tool: str, value: Any, *, of_field: bool = True) -> None:
+    """The run reads it."""
+    number = len(facts.heard)
+    value = _structured(value)
+    texts, starts, paths, at = [], [], [], 0
+    for path, one in leaves(value):
+        text = normalized(one) if isinstance(one, str) else as_value(one) or ""
+        if not text:
+            continue
+        texts.append(text)
+        starts.append(at)
+        paths.append(path)
+        at += len(text) + 1
+        whole = as_value(one)
+        if of_field and path and whole is not None:
+            known = facts.fields.setdefault(whole, [])
+            if not any((one.tool, field_of(one.path)) == (tool, field_of(path)) for one in known):
+                known.append(ValuePlace(call, tool, path, number))
+    named = _is_named(run, facts, call)
+    facts.heard.append(
+        HeardText(call=call, tool=tool, text="\n".join(texts), starts=starts, paths=paths, named=named)
+    )
+
+
+def _structured(value: Any) -> Any:
+    """Return the value of a text that is a JSON object or list, and any other value as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        found = decode_text(value)
+    except UNREADABLE:
+        return value
+    return found if isinstance(found, dict | list) else value
+
+
+def _is_named(run: Run, facts: MetValues, call: str) -> bool:
+    """Return whether people named all that the call asked for."""
+    made = next((one for one in run.open_calls() if one.id == call), None)
+    if made is None:
+        return False
+    given = [
+        as_value(one)
+        for _, one in leaves(kind_of(run).arguments(run, made.arguments))
+        if isinstance(one, str)
+    ]
+    texts = [one for one in given if one is not None]
+    return bool(texts) and all(
+        one in facts.given or any(stands_in(one, asked) >= 0 for asked in facts.asked) for one in texts
+    )
+
+
+def _write(run: Run, facts: MetValues, arguments: dict[str, Any]) -> None:
+    """A call takes these values outside: read back they are no more trustworthy than they were."""
+    values = kind_of(run).arguments(run, arguments)
+    texts = [normalized(one) if isinstance(one, str) else as_value(one) for _, one in leaves(values)]
+    text = "\n".join(one for one in texts if one)
+    if text:
+        facts.written.append(WrittenText(len(facts.heard), text))
+
+
+def _count(run: Run, facts: MetValues, call: str, name: str, arguments: dict[str, Any]) -> None:
+    facts.calls[call] = counted(run, name, arguments)

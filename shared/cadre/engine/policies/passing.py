@@ -1,0 +1,84 @@
+"""What a run passes on to the runs that it begins, so that their policies know what people wrote to it."""
+
+from typing import Any
+
+from cadre.engine.policies.origins import (
+    CLEAR,
+    EMAIL,
+    IBAN,
+    LINK,
+    FirstStood,
+    Origins,
+    as_value,
+    leaves,
+    normalized,
+    stands_in,
+)
+from cadre.engine.policies.rules import is_planned, policies_of
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState, Passed
+from cadre.protocol.policy import PassedValue, Standing
+
+_MOST_VALUES = 256
+"""Values that are passed on with one task."""
+
+
+def passed_to_member(run: Run, member: str, task: str, inputs: dict[str, Any]) -> Passed | None:
+    """Return what a team member's policies may take from the run; None where neither has any."""
+    card = run.members.get(member)
+    facts = run.facts
+    if facts is None:
+        return Passed() if card is not None and card.policies else None
+    named = [tool for tool in (card.tools if card is not None else ()) if tool in (facts.plan or ())]
+    plan = named or (None if is_planned(run, member) else [])
+    return _passed(run, task, inputs, plan)
+
+
+def passed_to_part(run: Run, task: str, inputs: dict[str, Any]) -> Passed | None:
+    """Return the same for a run that does a part of this run's own work: it may use what this one has planned."""
+    facts = run.facts
+    if facts is None:
+        return None
+    return _passed(run, task, inputs, [*(facts.plan or [])] if facts.has_read else None)
+
+
+def _passed(run: Run, task: str, inputs: dict[str, Any], plan: list[str] | None) -> Passed:
+    facts = run.facts
+    assert facts is not None
+    origins = Origins(facts, run.tools, [policy for group in policies_of(run) for policy in group])
+    texts = [normalized(one) for _, one in leaves({"task": task, "inputs": inputs}) if isinstance(one, str)]
+    found: dict[str, FirstStood] = {}
+    for value, place in origins.trusted_values():
+        if any(stands_in(value, text) >= 0 for text in texts):
+            found[value] = FirstStood("trusted", place)
+    for text in texts:
+        for pattern in (EMAIL, IBAN, LINK):
+            for match in pattern.finditer(text):
+                origin = origins.of(match[0])
+                address = as_value(match[0])
+                if address is not None and origin.origin in CLEAR:
+                    found.setdefault(address, origin)
+    values = [
+        PassedValue(value, one.origin, str(one.place) if one.place is not None else one.via)
+        for value, one in list(found.items())[:_MOST_VALUES]
+        if one.origin in ("trusted", "sole")
+    ]
+    return Passed(asked=len(facts.asked), values=values, plan=plan, has_read=facts.has_read)
+
+
+def standing_of(run: Run, call: CallState) -> Standing | None:
+    """Return what the run of a call knows from this one; None where no policy asks."""
+    passes, task = call.passes, run.task
+    if passes is None or task is None:
+        return None
+    if run.facts is not None:
+        asked = run.facts.asked[: passes.asked]
+    else:
+        asked = [normalized(task.task)] if task.reply_to is None else []
+    return Standing(
+        policies=policies_of(run),
+        asked=asked,
+        values=passes.values,
+        plan=passes.plan,
+        has_read=passes.has_read,
+    )

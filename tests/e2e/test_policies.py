@@ -1,0 +1,81 @@
+"""Policies in a deployment of processes: an injected payment waits through the death of its agent, others go on."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.command import Commands
+from harness.patience import eventually
+from harness.people import assert_sound, decide, done, error_codes, events_of, waiting
+from harness.stack import Gateway, Stack
+
+TEAM = Path(__file__).parent / "ruled"
+EVIL = "US133000000121212121212"
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Path:
+    return tmp_path / "books"
+
+
+def test_an_injected_payment_waits_through_the_death_of_its_agent(
+    gateway: Gateway, stack: Stack, cadre: Commands, books: Path
+) -> None:
+    run = gateway.submit("clerk", f"Pay the bill, note it in {books} 200")
+    (call,) = waiting(gateway, run)
+    assert (call["name"], call["rule"], call["decided_by"]) == ("pay", "careful.2", [])
+    origin, brought, place = call["origins"]["recipient"]
+    assert (origin, place) == ("text", "read_mail[0].body")
+    assert call["origins"]["amount"] == ["task"]
+
+    stack.services["clerk"].kill()
+    stack.services["clerk"].start()
+    (again,) = waiting(gateway, run)
+    assert again["call"] == call["call"]
+    assert decide(gateway, call["call"], "approve").status_code in (200, 202)
+    assert gateway.finished(run)["state"] == "success"
+    assert done(books) == [f"{EVIL} 200"]
+    (read,) = [one for one in events_of(gateway, run, "tool.called") if one["tool"] == "read_mail"]
+    assert brought == read["call"]
+    assert_sound(cadre, run)
+
+
+def test_a_payment_that_the_task_names_goes_on(gateway: Gateway, cadre: Commands, books: Path) -> None:
+    run = gateway.submit("clerk", f"Pay {EVIL} and note it in {books} 200")
+    assert gateway.finished(run)["state"] == "success"
+    assert done(books) == [f"{EVIL} 200"]
+    assert [one["verdict"] for one in events_of(gateway, run, "policy.decided") if one["name"] == "pay"] == [
+        "allow"
+    ]
+    assert_sound(cadre, run)
+
+
+def test_a_payment_beyond_the_bound_is_denied(gateway: Gateway, books: Path) -> None:
+    run = gateway.submit("clerk", f"Pay {EVIL} and note it in {books} 6000")
+    result = gateway.finished(run)
+    assert result["state"] == "success"
+    assert error_codes(gateway.run(run, full="true")) == ["policy"]
+    assert "payments.1" in result["output"]
+    assert done(books) == []
+
+
+def test_others_than_the_rule_names_do_not_decide(gateway: Gateway, books: Path) -> None:
+    run = gateway.submit("clerk", f"Pay {EVIL} and note it in {books} 600")
+    (call,) = waiting(gateway, run)
+    assert (call["rule"], call["decided_by"]) == ("payments.2", ["finance"])
+    assert call["expires_at"] - call["requested_at"] == 86_400
+    refused = decide(gateway, call["call"], "approve")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not-entitled")
+    corrected = decide(gateway, call["call"], "correct", by="finance", arguments={"amount": 7000})
+    assert (corrected.status_code, corrected.json()["code"]) == (422, "invalid-request")
+    assert decide(gateway, call["call"], "approve", by="finance").status_code == 200
+    assert gateway.finished(run)["state"] == "success"
+    eventually(lambda: done(books) == [f"{EVIL} 600"], what="it is paid")
+
+
+def test_kept_runs_are_tried_under_another_policy(gateway: Gateway, cadre: Commands, books: Path) -> None:
+    run = gateway.submit("clerk", f"Pay {EVIL} and note it in {books} 100")
+    gateway.finished(run)
+    tried = cadre("policy", "try", "careful", "--agent", "clerk", "-o", "json")
+    assert "careful.2" in tried.stdout
+    assert tried.returncode == 1
