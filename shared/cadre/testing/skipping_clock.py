@@ -36,9 +36,15 @@ class SkippingClock:
             await asyncio.sleep(0)
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        number = self.at(self.now() + seconds, lambda: None if woken.done() else woken.set_result(None))
         task = asyncio.current_task()
         assert task is not None
+
+        def wake() -> None:
+            self.sleeping.discard(task)  # from now on: it has work to do, though it has not gone on yet
+            if not woken.done():
+                woken.set_result(None)
+
+        number = self.at(self.now() + seconds, wake)
         self.sleeping.add(task)
         self.on_sleep()
         try:
