@@ -47,7 +47,7 @@ from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.makers import Makers
-from cadre_gateway.access.oidc_tokens import SessionRenewal, SigningKeys
+from cadre_gateway.access.oidc_sessions import SessionRenewal, SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of

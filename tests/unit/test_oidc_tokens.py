@@ -15,15 +15,15 @@ import pytest
 
 from cadre.adapters.oidc import OidcProvider, OidcSettings
 from cadre.errors import ProviderUnavailable, SettingError
-from cadre_gateway.access.oidc_tokens import (
+from cadre_gateway.access.oidc_sessions import (
     MAX_AGE_SECONDS,
     MISS_SECONDS,
     STALE_SECONDS,
-    ProviderTokens,
     SigningKeys,
     seal,
     unseal,
 )
+from cadre_gateway.access.oidc_tokens import ProviderTokens
 from cadre_gateway.access.sign_in import own_path
 from cadre_gateway.requests.problems import Problem
 from harness.oidc_provider import CLIENT_ID, OidcProviderServer, SigningKey

@@ -106,7 +106,7 @@ def test_a_tool_says_when_it_needs_a_word() -> None:
         ("when: amount >", "unexpected"),
         ("when: amont > 100", "amont, .*: its parameters are amount"),
         ("", "write never, always"),
-        (True, "Expected `str`, got `bool`"),
+        (True, "expected `str`, got `bool`"),
     ],
 )
 def test_a_tool_with_a_policy_of_no_use(approval: str, problem: str) -> None:

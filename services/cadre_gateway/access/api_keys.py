@@ -22,7 +22,7 @@ from cadre.protocol.access import ApiKey, RoleName
 from cadre.recent import Recent
 from cadre.spec.durations import Length
 from cadre.spec.names import check_name
-from cadre_gateway.access.oidc_tokens import SessionRenewal, seal
+from cadre_gateway.access.oidc_sessions import SessionRenewal, seal
 from cadre_gateway.access.principal import OF_PROVIDER, Principal, caller_with
 from cadre_gateway.requests.body import after, check_length
 from cadre_gateway.requests.problems import Problem, invalid
