@@ -55,8 +55,8 @@ async def test_a_fallback_is_asked_in_its_own_form(server: ModelServer) -> None:
     native, in_text = requests
     assert native.tools
     assert not in_text.tools
-    assert '{"name": "lookup"' in in_text.messages[0]["content"]
-    assert '{"name": "lookup"' not in native.messages[0]["content"]
+    assert '{"name": "add"' in in_text.messages[0]["content"]
+    assert '{"name": "add"' not in native.messages[0]["content"]
 
 
 async def test_no_model_answers(server: ModelServer) -> None:

@@ -256,7 +256,7 @@ async def test_what_a_workflow_did_is_undone_whatever_dies(
 
     async def fails(team: Team) -> str:
         with pytest.raises(RunFailed) as failed:
-            await played(team, deadline=team.now() + seconds)
+            await played(team, deadline=seconds)
         return str(failed.value)
 
     async for outcome in crash_points(lambda: team_of(play), fails):

@@ -8,6 +8,7 @@ import msgspec
 from cadre.journal.events import RequestedCall
 
 _PLAN = re.compile(r"\[plan (\d+)\]")
+_OWN = "Your step is this, and no other:"
 
 
 class Plan(NamedTuple):
@@ -39,7 +40,8 @@ class Plan(NamedTuple):
 
 
 def plan_number(text: str) -> int | None:
-    found = _PLAN.search(text)
+    """Return the number of the plan that a task names; a step of a plan reads the whole task before its own."""
+    found = _PLAN.search(text.rpartition(_OWN)[2])
     return int(found[1]) if found else None
 
 

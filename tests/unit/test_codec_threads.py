@@ -79,7 +79,7 @@ from cadre.prompting.prompts import prompts_for
 event = {"event": {"type": "step.finished", "step": 1}}
 together(
     lambda: decode(ENTRY, Entry),
-    lambda: prompts_for(Agent(name="a", description="b")),
+    lambda: prompts_for(Agent(name="a", description="b").spec),
     lambda: Event("step.finished", event).body.step,
     lambda: converted([], list[Step]),
 )

@@ -217,7 +217,7 @@ def test_options_win() -> None:
         ({"approval": "when: amount > 3"}, "asks about amount"),
         ({"description": " "}, "write a docstring"),
         ({"timeout": 0}, "timeout=0"),
-        ({"colour": "red"}, "no option colour"),
+        ({"colour": "red"}, "no option 'colour'"),
     ],
 )
 def test_what_no_model_could_use_is_refused(options: dict[str, Any], problem: str) -> None:

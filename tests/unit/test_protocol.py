@@ -16,9 +16,11 @@ from cadre.journal.events import (
     CallDropped,
     EditApplied,
     GraceStarted,
+    PolicyDecided,
     RecordIgnored,
     StepStarted,
     ToolPaused,
+    ToolsPlanned,
     WaitFinished,
     WaitStarted,
 )
@@ -163,15 +165,17 @@ class TestMachine:
         assert {run.phase for run in explore().runs} == set(Phase)
 
     def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
-        """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`, and
-        calls that are unfinished theirs in `tests/unit/loop/test_unfinished.py`."""
+        """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`, calls that
+        are unfinished theirs in `tests/unit/loop/test_unfinished.py`, policies in `tests/unit/test_policy_rules.py`."""
         others = [kind for name, kind in declared_kinds().items() if name not in ("tool_calling", "code")]
         of_others = {
             CallDropped,
             EditApplied,
             GraceStarted,
+            PolicyDecided,
             StepStarted,
             ToolPaused,
+            ToolsPlanned,
             WaitStarted,
             WaitFinished,
         } | {one for kind in others for one in kind.records}

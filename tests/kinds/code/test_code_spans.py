@@ -39,7 +39,8 @@ def test_a_block_of_code_and_the_calls_that_it_made() -> None:
         ((101.0, 102.0), "box-1"),
         ((107.0, 108.0), "box-2"),
     ], "what the sandbox did, without its wait for the call"
-    assert {tool.parent, *(turn.parent for turn in turns)} == {block.span}
+    sent = {span.span: span.parent for span in trace_of(sim.journal(), now=0.0) if span.kind == "PRODUCER"}
+    assert {tool.parent, *(sent[str(turn.parent)] for turn in turns)} == {block.span}
     assert block.attributes[names.TOOL_CALL] == BLOCK
     code = str(block.attributes[names.INPUT_VALUE])
     assert code in ANSWER_WITH_CODE
