@@ -24,8 +24,8 @@ SHARED = Path(__file__).parents[2] / "shared"
 REGISTRY = {"cadre.spec.kinds"}
 """The closed list of the kinds that come with Cadre."""
 
-FREE_TO_NAME = {"cadre.protocol.cards", "cadre.engine.parts"}
-"""One names the kind of an agent whose card says none, the other those whose files say which tools are planned."""
+FREE_TO_NAME = {"cadre.protocol.cards"}
+"""Names the kind of an agent whose card says none."""
 
 
 @pytest.fixture(params=sorted(declared_kinds()))

@@ -43,9 +43,6 @@ PLAN_CARD = ToolCard(
 )
 """The function by which a model plans tools."""
 
-_PLANNED_BY_FILE = ("workflow", "plan", "remote")
-"""Kinds that say themselves which tools are planned (`Draft.plan`)."""
-
 
 def as_tasked(run: Run, arrival: Arrival) -> Arrival:
     """The arrival with the functions of the caller among what is offered, and for a task that begins a run with the
@@ -68,7 +65,7 @@ def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -
     above = task.standing.policies if task is not None and task.standing is not None else []
     if spec is None or not asks_for_plan([spec.policies, *above]):
         return arrival
-    if (decided_by(spec) if begins else run.decided_by) in _PLANNED_BY_FILE:
+    if facts_of(spec, decided_by(spec) if begins else run.decided_by).plans_tools:
         return arrival
     tools = {**arrival.toolset.tools, PLAN_TOOLS: PLAN_CARD}
     return msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))

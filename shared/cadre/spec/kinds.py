@@ -74,6 +74,8 @@ class Facts(NamedTuple):
     """Return the values of the variables of its `PromptFile`. A function: runs ask for other facts far more often."""
     has_variables: bool = False
     """True if its instructions and the texts of its section are templates over the inputs of a task."""
+    plans_tools: bool = False
+    """True if its runs say by themselves which tools they are going to use (`Draft.plan`), and no model is asked."""
     task: tuple[str, Mapping[str, Any]] | None = None
     """Template of the kind's own by which its model reads the task of a run, with the values of its variables but for
     `task`; None: the model reads the task as it is."""

@@ -156,6 +156,7 @@ def _facts(spec: Any) -> Facts:
         capabilities=frozenset({"tools"} if spec.model.calls == "native" else ()),
         terms=partial(section.prompt_terms, spec),
         task=section.task_prompt(spec),
+        plans_tools=True,
     )
 
 

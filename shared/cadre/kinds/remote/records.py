@@ -145,6 +145,7 @@ DECLARATION = KindDeclaration(
         prompt_file="tool_calling",
         writes_calls=False,
         tools="cadre.adapters.remote_agents:tools_of",
+        plans_tools=True,
     ),
     check=check,
     document=Document(DOCUMENT, partial(agent_document, KIND)),

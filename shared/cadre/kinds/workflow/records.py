@@ -130,7 +130,7 @@ class WorkflowStepNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=T
 
 def _facts(spec: Any) -> Facts:
     held = frozenset(() if spec.model.calls == "text" else {"json_schema"})
-    return Facts(spec.kind, asks_model=asks_model(spec), capabilities=held)
+    return Facts(spec.kind, asks_model=asks_model(spec), capabilities=held, plans_tools=True)
 
 
 DECLARATION = KindDeclaration(
