@@ -15,7 +15,7 @@ import yaml
 
 from cadre.deploy.team_file import read_team
 from cadre.errors import TerminalError
-from cadre.kinds.code.parse import read_code
+from cadre.kinds.code.kind import read_code
 from cadre.kinds.code.section import code_of, prompt_terms
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.spec.agent import AgentSpec

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.errors import PromptError
+from cadre.kinds.tool_calling.kind import STOP_SEQUENCES
 from cadre.prompting.prompts import Prompts, to_code_prompt, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec

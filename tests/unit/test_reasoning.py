@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.reasoning import for_people, without_reasoning
-from cadre.kinds.code.parse import read_code
+from cadre.kinds.code.kind import read_code
 from cadre.kinds.code.section import CodeSpec
 
 QUOTED = '{"text": "<think> begins it", "more": ["</think>"]}'

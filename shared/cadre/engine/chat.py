@@ -11,10 +11,10 @@ import msgspec
 
 from cadre.engine.answers.answer_form import final_answer_parameters
 from cadre.engine.answers.items import without_items
-from cadre.engine.context.compaction_prompt import summary_prompt
 from cadre.engine.context.context_budget import (
     MESSAGE,
     known_room,
+    limit,
     message_of,
     pinned,
     summary_tokens,
@@ -23,7 +23,7 @@ from cadre.engine.context.context_budget import (
 )
 from cadre.engine.context.images import Pictured, latest, with_images_of
 from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.context.tokens import CHARACTERS, fit, tokens_of
 from cadre.engine.kind import StepAccount, account_of, kind_of
 from cadre.engine.model_choice import asked_model, spec_as_asked
 from cadre.engine.model_request import ChatMessage, ModelRequest
@@ -426,3 +426,27 @@ def _with_images(text: str, images: list[str]) -> ChatMessage:
         return _user(text)
     parts = [{"type": "image_url", "image_url": {"url": image}} for image in images]
     return {"role": "user", "content": [{"type": "text", "text": text}, *parts]}
+
+
+_TEMPLATE = 600
+"""Tokens kept free for the words of the template around the texts."""
+
+
+def summary_prompt(run: Run, past: list[dict[str, Any]], task: str, prompts: Prompts) -> str:
+    """`past` holds the messages to be covered, in plain text; the request never outgrows the context either."""
+    most = summary_tokens(run)
+    free = limit(run) - most - _TEMPLATE
+    task = fit(task, max(0, free // 8))
+    before = fit(run.summary.text, most) if run.summary is not None else None
+    free -= tokens_of(task) + (tokens_of(before) if before is not None else 0)
+    text = fit("\n\n".join(f"{m['role']}:\n{_words(m['content'])}" for m in past), max(0, free - MESSAGE))
+    if before is None:
+        return prompts.agent_summary(task, text, most * CHARACTERS)
+    return prompts.agent_recursive_summary(task, before, text, most * CHARACTERS)
+
+
+def _words(content: Any) -> str:
+    """The text of a message; images say nothing in a summary."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content or [] if part.get("type") == "text")

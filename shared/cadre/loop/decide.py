@@ -6,20 +6,30 @@ An arrival that no case takes is late, unknown or a duplicate: it is accounted f
 
 import copy
 
+import msgspec
+
 from cadre.engine.answers.code_blocks import closed, said
 from cadre.engine.answers.reasoning import for_people
-from cadre.engine.budget import budget_of, deadline_of, out_of_time
-from cadre.engine.calls.approval import held_call
-from cadre.engine.calls.call_events import made
-from cadre.engine.calls.decisions import on_decision, on_expiry
-from cadre.engine.calls.results import delegate_finished, late_outcome, on_report, on_result, on_time_out
-from cadre.engine.context.compaction import on_summary
+from cadre.engine.budget import budget_of, deadline_of, out_of_time, too_little_for
+from cadre.engine.calls.approval import decided, expired, held_call, may_decide
+from cadre.engine.calls.call_check import CallNotAllowed
+from cadre.engine.calls.call_events import made, shared_out
+from cadre.engine.calls.results import (
+    delegate_finished,
+    late_outcome,
+    on_report,
+    on_result,
+    on_time_out,
+    settled,
+)
+from cadre.engine.context.compaction import on_overflow, on_summary, without_model
 from cadre.engine.context.observation import clip
 from cadre.engine.draft import Draft, Tap
 from cadre.engine.edits import EditNotAllowed
-from cadre.engine.kind import Absent, Signalled
-from cadre.engine.model_failure import on_model_failure
-from cadre.engine.parts import as_tasked, filled_texts
+from cadre.engine.kind import Absent, Signalled, kind_of
+from cadre.engine.model_choice import asked_model, next_fallback, tries
+from cadre.engine.parts import as_tasked, filled_texts, is_callers
+from cadre.engine.policies.judge import Wanted, judge
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.timers import away_of, call_of, deadline_timer, kind_wait_of, resume_timer
 from cadre.journal import events as ev
@@ -40,6 +50,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
+from cadre.protocol.policy import PLAN_TOOLS
 from cadre.protocol.tagged import for_schema
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import TokenUsage, Usage
@@ -456,3 +467,104 @@ def _ignored(what: object, code: IgnoredCode) -> ev.RecordIgnored:
             kind="ModelReplied", code=code, usage=usage, model=what.model, unpriced=what.unpriced
         )
     return ev.RecordIgnored(kind=type(what).__name__, code=code)
+
+
+def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
+    """Decide what becomes of a held call: made, made otherwise, turned down, or refused where a member's share of the
+    budget would not pay its first request; of a function of the caller, its result. A correction that cannot be made
+    changes nothing: the call goes on waiting."""
+    run = draft.run
+    if not may_decide(held, [decision.sender, *decision.roles]):
+        by = ", ".join(held.hold.by) if held.hold is not None else ""
+        draft.emit(ev.RecordIgnored(kind="Decision", code="not-entitled", detail=f"{by} decide on this call"))
+        return
+    try:
+        event = decided(run, held, decision)
+    except CallNotAllowed as error:
+        draft.emit(ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error)))
+        return
+    name = event.name or held.name
+    arguments = held.arguments if event.arguments is None else event.arguments
+    draft.emit(event)
+    if held.pause is not None:
+        draft.emit(made(run, held.id, held.name, held.arguments))
+    elif decision.verdict == "rejected" or held.kind == "question":
+        settled(draft, held.id)
+    elif name == PLAN_TOOLS:
+        draft.plan_by_call(ev.ToolCalled(call=held.id, tool=name, arguments=arguments))
+        settled(draft, held.id)
+    elif is_callers(run, held.name):
+        draft.emit(
+            ev.ToolAnswered(call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender)
+        )
+        settled(draft, held.id)
+    else:
+        if event.arguments is not None or event.name is not None:
+            again = judge(run, Wanted(held.id, name, arguments), approved=True)
+            if again.event is not None:
+                draft.emit(msgspec.structs.replace(again.event, verdict="allow"))
+        (begun,) = shared_out(run, [made(run, held.id, name, arguments)])
+        unpaid = _unpaid(run, name, begun)
+        if unpaid is None:
+            draft.emit(begun)
+            return
+        draft.emit(ev.CallRefused(call=held.id, name=name, arguments=arguments, error=unpaid))
+        settled(draft, held.id)
+
+
+def _unpaid(run: Run, name: str, begun: ev.AnyEvent) -> ErrorInfo | None:
+    """Why the member is not begun, for a model to read; where no model reads it, it is begun with what there is."""
+    if not isinstance(begun, ev.DelegateStarted) or not kind_of(run).reads_calls(run):
+        return None
+    return too_little_for(run.members[name], begun)
+
+
+def on_expiry(draft: Draft, held: CallState) -> None:
+    """Decide what follows when a held call expires."""
+    draft.emit(expired(held))
+    settled(draft, held.id)
+
+
+_FIRST_WAIT = 0.5
+_LONGEST_WAIT = 60.0
+
+
+def on_model_failure(draft: Draft, failure: ModelFailed) -> None:
+    """Decide what follows from a model call that failed: another try, a wait, another model, a summary, or the end."""
+    run, model = draft.run, draft.asked
+    assert model is not None
+    asked = asked_model(run)
+    if failure.too_long and on_overflow(draft, failure):
+        return
+    wait = wait_before(failure, tries=tries(run))
+    since = run.failing_since if run.failing_since is not None else draft.at
+    patient = draft.at + wait - since <= asked.patience
+    tries_left = failure.rate_limited or run.failures < asked.retries
+    if not failure.final and patient and tries_left:
+        draft.emit(
+            ev.ModelDeferred(
+                step=model.step,
+                attempt=model.attempt,
+                until=draft.at + wait,
+                reason=failure.message,
+                status=failure.status,
+                rate_limited=failure.rate_limited,
+            )
+        )
+    elif not failure.too_long and (fallback := next_fallback(run)) is not None:
+        attempt = model.attempt + 1
+        draft.call_model(
+            model.purpose, model.step, attempt, model.postponed, fallback=fallback, reason=failure.message
+        )
+    elif model.purpose == SUMMARY:
+        without_model(draft)
+    else:
+        draft.give_up(ErrorInfo("no-answer", failure.message))
+
+
+def wait_before(failure: ModelFailed, *, tries: int) -> float:
+    """Seconds until the next try: what the endpoint asks for, else twice as long each time."""
+    if failure.retry_after is not None:
+        return failure.retry_after
+    doubled: float = _FIRST_WAIT * 2 ** min(tries - 1, 10)
+    return min(doubled, _LONGEST_WAIT)

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from cadre.engine.chat import as_text, in_summary, messages_of
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
-from cadre.engine.context.observation import observation_of
-from cadre.engine.work_summary import work_of
+from cadre.engine.context.observation import clip, observation_of
 from cadre.journal.arrivals import ModelReplied, Poisoned, Toolset
 from cadre.journal.run import Phase, Run
+from cadre.journal.steps import AnswerStep, Step, TaskStep
 from cadre.loop.owed import owed
 from cadre.ports import Bus, Journal
 from cadre.prompting.prompts import Prompts
@@ -235,3 +236,30 @@ def _report_text(report: Report, prompts: Prompts) -> str:
 
 def _seconds(timer: SetTimer) -> float:
     return timer.due - timer.began
+
+
+_LONGEST = 2_000
+"""Characters of a message: a manager reads a whole report at once, and may have several members."""
+
+
+def work_of(run: Run, prompts: Prompts) -> list[str]:
+    """Texts of the messages, the task first; the answer is in the report."""
+    messages = [
+        message
+        for step in run.steps
+        if not isinstance(step, AnswerStep)
+        for message in in_summary(step, messages_of(_plain(step), run, prompts))
+    ]
+    return [clip(_text(message["content"]), _LONGEST) for message in as_text(messages)]
+
+
+def _plain(step: Step) -> Step:
+    """A manager knows how a task is handed to a member."""
+    return msgspec.structs.replace(step, delegated=False) if isinstance(step, TaskStep) else step
+
+
+def _text(content: object) -> str:
+    """Without images, which a report cannot carry."""
+    if isinstance(content, list):
+        return "\n".join(part["text"] for part in content if part.get("type") == "text")
+    return observation_of(content)

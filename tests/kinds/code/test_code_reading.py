@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cadre.engine.answers.code_blocks import closed, end_of_answer
 from cadre.engine.answers.json_text import ReadingError
-from cadre.kinds.code.parse import read_code
+from cadre.kinds.code.kind import read_code
 from cadre.kinds.code.section import CodeSpec
 
 TAGS = CodeSpec()

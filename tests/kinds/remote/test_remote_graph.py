@@ -2,7 +2,7 @@
 
 import pytest
 
-from cadre.kinds.remote.graph import graph_of
+from cadre.kinds.remote.kind import graph_of
 from cadre.kinds.remote.records import RemoteSection
 from cadre.spec.agent import AgentSpec
 from cadre.spec.remote_agent import NatsAgentSpec, ProgramSpec

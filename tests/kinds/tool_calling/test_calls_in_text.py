@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from cadre.engine.answers.json_text import ReadingError
-from cadre.engine.answers.stop_sequences import STOP_SEQUENCES, cut_at_stop
 from cadre.engine.calls.calls_in_text import NoCall, read_calls
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
+from cadre.kinds.tool_calling.kind import STOP_SEQUENCES, cut_at_stop
 from unit.loop.build import SimulatedRun, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})

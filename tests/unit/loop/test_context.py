@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
-from cadre.engine.chat import Transcript, base_tokens
-from cadre.engine.context.compaction_prompt import summary_prompt
+from cadre.engine.chat import Transcript, base_tokens, summary_prompt
 from cadre.engine.context.context_budget import limit, summary_tokens, weight_of_memory
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.fold import apply_entry

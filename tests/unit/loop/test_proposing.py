@@ -9,7 +9,6 @@ from cadre.engine.chat import Transcript
 from cadre.engine.commands import Revoke, Send
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.toolset import toolset_of
-from cadre.engine.work_summary import work_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
@@ -17,6 +16,7 @@ from cadre.journal.steps import ActionStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import Presence, ToolCard
 from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall
+from cadre.runtime.runner import work_of
 from cadre.spec.agent import AgentSpec, Limits
 from kinds.code.build import ended
 from unit.loop.build import (

@@ -11,12 +11,12 @@ from cadre import Agent, Limits, ToolContext, tool
 from cadre.client import NotFound
 from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.work_summary import work_of
 from cadre.errors import ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import CallerTerms
+from cadre.runtime.runner import work_of
 from cadre.testing import (
     ModelReply,
     RunCancelled,

@@ -1,15 +1,18 @@
 """The kind `code`: the model writes Python, a sandbox runs it, and its calls of tools and members go the way of all
 calls; `final_answer` in the code ends the run."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from cadre.engine.answers.json_text import UNREADABLE, ReadingError
+from cadre.engine.answers.code_blocks import blocks_in, is_plain, is_python, said
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_object
 from cadre.engine.budget import MEGABYTE, share
 from cadre.engine.calls.call_check import placeholder_error
-from cadre.engine.commands import Command
+from cadre.engine.commands import Command, Send
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Absent, Chat, Signalled, StepAccount
 from cadre.engine.model_request import ModelRequest
@@ -19,8 +22,6 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.code.fold import fold_code, state_of
-from cadre.kinds.code.owes import owed_code
-from cadre.kinds.code.parse import is_open, read_code
 from cadre.kinds.code.records import (
     BlockFinished,
     BlockStarted,
@@ -28,11 +29,14 @@ from cadre.kinds.code.records import (
     CodeStep,
 )
 from cadre.kinds.code.references import not_given, note_use
-from cadre.kinds.code.section import code_of
+from cadre.kinds.code.section import CodeSpec, code_of
 from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.python_types import named_in_code
-from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
-from cadre.protocol.topology import block_id
+from cadre.prompting.tool_text import docstring_of, signature_of
+from cadre.protocol.cards import AgentCard
+from cadre.protocol.code import BASE_IMPORTS, CodeFunction
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, Message
+from cadre.protocol.topology import block_id, code_call_id
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 
@@ -241,3 +245,110 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
 
 
 CODE = CodeKind()
+
+
+def owed_code(run: Run, since: int) -> list[Command]:
+    """The call of the block in work, where an entry from `since` on has made it owed."""
+    state, task, spec = state_of(run), run.task, run.spec
+    work = state.work
+    if work is None or not work.since or work.since < since or task is None or spec is None:
+        return []
+    code = code_of(spec)
+    ends = [run.deadline] if run.deadline is not None else []
+    if code.limits.wall_seconds is not None and work.started_at is not None:
+        ends.append(work.started_at + code.limits.wall_seconds)
+    return [
+        Send(
+            CodeCall(
+                id=code_call_id(work.block, len(work.exchanges)),
+                tree=run.tree,
+                run=run.id,
+                at=work.at,
+                agent=run.agent,
+                pool=code.pool,
+                block=work.block,
+                code=work.code,
+                # A copy: the run may move on before the call is on its way.
+                exchanges=list(work.exchanges),
+                snapshot=state.snapshot,
+                # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
+                inputs=task.inputs if state.snapshot in (None, state.inherited_snapshot) else {},
+                functions=_functions(run),
+                imports=[*BASE_IMPORTS, *code.imports],
+                limits=code.limits,
+                deadline=min(ends) if ends else None,
+                trace=task.trace,
+            )
+        )
+    ]
+
+
+def _functions(run: Run) -> list[CodeFunction]:
+    """Tools and team members as code calls them."""
+    return [
+        CodeFunction(
+            name=name,
+            signature=signature_of(card),
+            kind="member" if isinstance(card, AgentCard) else "tool",
+            doc=docstring_of(card),
+        )
+        for name, card in named_in_code([*run.tools.values(), *run.members.values()]).items()
+    ]
+
+
+class ThoughtAndCode(msgspec.Struct):
+    """What a model answers in structured mode (smolagents' schema of the same name)."""
+
+    thought: str
+    code: str
+
+
+def is_open(text: str, code: CodeSpec) -> bool:
+    """Return whether the last block of an answer lacks its end."""
+    found = blocks_in(text, code.tags)
+    return bool(found) and not found[-1].is_closed
+
+
+def read_code(content: str, code: CodeSpec) -> str:
+    """Return all blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
+
+    An answer without tags and fences may be code as a whole, but data and words that only look like code are none.
+    """
+    if code.structured:
+        return _structured(content)
+    whole = content
+    content = said(content, code.tags)
+    if is_python(content) and not is_plain(content):
+        return content.strip()
+    blocks = blocks_in(content, code.tags)
+    if blocks and not blocks[-1].is_closed and not whole.endswith(content[blocks[-1].begin :]):
+        blocks = blocks[:-1]  # what breaks off in reasoning has lost more than its end
+    if blocks:
+        return "\n\n".join(block.code for block in blocks)
+    raise ReadingError(_help(content, *code.tags))
+
+
+def _structured(content: str) -> str:
+    """The code of smolagents' {thought, code}, whose steps call it `code_action`: in JSON alone, or among words."""
+    try:
+        return msgspec.json.decode(content, type=ThoughtAndCode).code
+    except UNREADABLE as error:
+        with contextlib.suppress(ReadingError):
+            found = read_object(content, "code", "code_action", whole=True)
+            code = found.get("code", found.get("code_action"))
+            if isinstance(code, str):
+                return code
+        raise ReadingError(
+            f"Your answer is not the JSON object that was asked for: {error}."
+            ' Answer with {"thought": "…", "code": "…"} and nothing else.'
+        ) from error
+
+
+def _help(content: str, opening: str, closing: str) -> str:
+    text = (
+        f"Your answer holds no block of code. Write your thought, then the code between {opening} and {closing}:"
+        f"\nThought: …\n{opening}\n# your code\n{closing}"
+    )
+    if "final" in content.lower() and "answer" in content.lower():
+        text += f'\nIf that was your final answer, give it in code:\n{opening}\nfinal_answer("…")\n{closing}'
+    return text

@@ -7,6 +7,7 @@ from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.chat import as_text, task_text
 from cadre.engine.draft import Draft
+from cadre.engine.graph import MODEL, agent_graph, goal_nodes
 from cadre.engine.kind import Chat, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.parts import with_inputs
@@ -15,7 +16,6 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
-from cadre.kinds.goals.graph import graph_of
 from cadre.kinds.goals.records import GoalsState, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
 from cadre.kinds.iteration.parse import THINK, Iteration, is_whole, read_iteration
@@ -147,3 +147,11 @@ def _question(steps: Sequence[Step]) -> str | None:
 
 
 GOALS = GoalsKind()
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart: goals, and the iterations towards them."""
+    section = goals_of(spec)
+    yield from agent_graph(spec, "thinks, and calls one tool", goal_nodes(section.goals, MODEL))
+    if section.think:
+        yield f'    {MODEL} <--> think(["think"])'

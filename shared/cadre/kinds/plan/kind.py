@@ -4,39 +4,54 @@ A step is a call of a tool or member, or a run of this agent without a plan of i
 journal; people may edit what has not begun.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.answer_form import last_answer_of
+from cadre.engine.answers.answer_form import last_answer_form, last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
+from cadre.engine.calls.call_schema import Schema
+from cadre.engine.chat import as_text
+from cadre.engine.context.context_budget import known_room
+from cadre.engine.context.observation import observation_of
+from cadre.engine.context.tokens import fit
+from cadre.engine.contract import delegation_problems
 from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.kind import Chat, Kind, StepAccount
+from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
-from cadre.kinds.plan.contract import problems_of
+from cadre.journal.run import Phase, Run
+from cadre.journal.steps import CallState, MessageStep, RecalledStep
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, state_of
-from cadre.kinds.plan.graph import graph_of
-from cadre.kinds.plan.offered import check_actions, read_plan, strange_steps
+from cadre.kinds.plan.offered import check_actions, plan_schema, read_plan, strange_steps
 from cadre.kinds.plan.progress import PlanProgress
-from cadre.kinds.plan.records import PlanMade, PlanNote
-from cadre.kinds.plan.request import ask_about_plan
-from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of
-from cadre.kinds.plan.shown import shown_plan
+from cadre.kinds.plan.records import PlanItem, PlanMade, PlanNote, PlanState
+from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of, prompt_terms
 from cadre.kinds.plan.steps import PlanError, as_steps, numbered
 from cadre.kinds.plan.values import PLAN as GIVEN
-from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state, task_fields
+from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state, task_fields, told_items
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.protocol.messages import Decision, Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import AgentContract, TeamReach
+from cadre.spec.contract import (
+    AgentContract,
+    ContractProblem,
+    TeamReach,
+    answer_type,
+    argument_problems,
+    callee_of,
+    inputs_type,
+    missing_arguments,
+    read_problems,
+)
+from cadre.spec.expression_types import Typed, shape_of
+from cadre.spec.expressions import templates_in
 
 
 class PlanKind(Kind):
@@ -239,3 +254,156 @@ def _made_of_result(draft: Draft, progress: PlanProgress, outcome: StepOutcome) 
 
 
 PLAN = PlanKind()
+
+
+_LONGEST_LABEL = 40
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart."""
+    section = plan_of(spec)
+    steps = numbered(section.steps, section.most)
+    first = "approve" if section.approve_plan else "steps"
+    end = "conclude" if section.conclude else "result"
+    yield "flowchart TD"
+    if not steps:
+        yield f'    start([start]) --> make["make_plan"] --> {first}'
+        yield '    steps[["steps, side by side<br/>where they can"]]'
+    elif section.approve_plan:
+        yield "    start([start]) --> approve"
+    if section.approve_plan:
+        yield '    approve{{"a person agrees"}}'
+        yield from ([] if steps else ["    approve --> steps"])
+    for step in steps:
+        yield f'    step_{step.step}["{step.step}. {step.action}<br/>{_label(step.task)}"]'
+        for need in step.needs or []:
+            yield f"    step_{need} --> step_{step.step}"
+        if not step.needs:
+            yield f"    {'approve' if section.approve_plan else 'start([start])'} --> step_{step.step}"
+    needed = {need for step in steps for need in step.needs or []}
+    for last in [f"step_{step.step}" for step in steps if step.step not in needed] or ["steps"]:
+        yield f"    {last} --> {end}"
+        if section.replans:
+            yield f'    {last} -. "a step has failed" .-> replan["replan"]'
+    yield f"    {end} --> stop([end])"
+
+
+def _label(text: str) -> str:
+    flat = " ".join(text.split())
+    short = flat if len(flat) <= _LONGEST_LABEL else flat[: _LONGEST_LABEL - 1] + "…"
+    return short.replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
+
+
+def ask_about_plan(run: Run, purpose: str, chat: Chat) -> ModelRequest:
+    """The request: what the agent is about, and one question with all that it needs to know."""
+    assert run.spec is not None
+    state, form = state_of(run), run.spec.output_schema
+    told_form = observation_of(form) if form is not None else ""
+    terms = prompt_terms(run.spec)
+    frame = chat.rendered(
+        "plan.frame",
+        tools=list(run.tools.values()),
+        managed_agents=list(run.members.values()),
+        custom_instructions=run.spec.instructions.strip(),
+        output_schema=told_form,
+        **{name: terms[name] for name in ("prompt", "role", "objective")},
+    )
+    shown = {
+        "objective": fit(objective_of(run), known_room(run) // 4),
+        "messages": [step.text for step in run.steps if isinstance(step, MessageStep)],
+        "complaint": state.complaint,
+    }
+    schema: Schema | None = plan_schema(run)
+    if purpose == "make_plan":
+        recalled = [step for step in run.steps if isinstance(step, RecalledStep)]
+        memories = [fit(memory.text, known_room(run) // 32) for step in recalled for memory in step.memories]
+        text = chat.rendered("plan.make", recalled=memories, most=str(plan_of(run.spec).most), **shown)
+    elif purpose == "replan":
+        left = plan_of(run.spec).most - sum(item.state == "done" for item in state.items)
+        text = chat.rendered("plan.replan", steps=told_items(run, state.items), most=str(left), **shown)
+    else:
+        text = chat.rendered(
+            "plan.conclude", steps=told_items(run, state.items), output_schema=told_form, **shown
+        )
+        schema = last_answer_form(run)
+    # What an endpoint refused, or a model could not keep to, is asked for by the prompt alone.
+    is_held = asked_model(run).calls != "text" and not state.tries
+    asked = as_text([*chat.earlier(run), {"role": "user", "content": text}])
+    messages = [{"role": "system", "content": frame}, *asked]
+    return ModelRequest(messages=messages, schema=schema if is_held else None)
+
+
+WAITS = "waiting"
+
+
+def shown_plan(run: Run, state: PlanState) -> dict[str, Any]:
+    """`state` of the run and all `steps`, each with its own `state`."""
+    return {"state": state_in_words(run, state), "steps": [_shown(run, state, item) for item in state.items]}
+
+
+def state_in_words(run: Run, state: PlanState) -> str:
+    """INITIALIZING, PLANNING, EXECUTING, WAITING_FOR_TOOLS, COMPLETED or ERROR."""
+    if run.result is not None:
+        return "COMPLETED" if run.result.state == "success" else "ERROR"
+    if run.phase is Phase.NEW or not state.stage:
+        return "INITIALIZING"
+    if state.stage in (APPROVE, "make_plan", "replan", "plan"):
+        return "PLANNING"
+    return "WAITING_FOR_TOOLS" if any(call.kind == "tool" for call in run.open_calls()) else "EXECUTING"
+
+
+def _shown(run: Run, state: PlanState, item: PlanItem) -> dict[str, Any]:
+    calls = run.current.calls if run.current is not None else []
+    held = any(call.id == item.call and call.hold is not None for call in calls)
+    shown = {
+        "step": item.step,
+        "action": item.plan.action,
+        **msgspec.to_builtins(item.plan),
+        "needs": item.needs,
+        "state": WAITS if held and item.state == "running" else shown_state(state.items, item),
+    }
+    if item.call:
+        shown["call"] = item.call
+    if item.state == "done":
+        shown["result"] = item.result
+    if item.error is not None:
+        shown["error"] = item.error.message
+    return shown
+
+
+def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
+    """What the steps and the result expect and what does not hold; a plan that a model makes is checked then."""
+    section = plan_of(spec)
+    steps = numbered(section.steps, section.most)
+    names: dict[str, Typed] = {f"step_{step.step}": _result_of(step, reach) for step in steps}
+    names["inputs"] = inputs_type(spec)
+    for index, step in enumerate(steps):
+        path = f"spec.plan.steps[{index}]"
+        for key, text in _call_problems(step, reach):
+            yield ContractProblem(agent=spec.name, path=f"{path}.{key}", text=text)
+        for key, written in (("task", step.task), ("details", step.details), ("args", step.args)):
+            for template in templates_in(written):
+                yield from read_problems(spec, f"{path}.{key}", template, names)
+    hook = section.result
+    if steps and hook is not None and not section.conclude:
+        known: Mapping[str, Typed] = {**names, "result": names[f"step_{steps[-1].step}"]}
+        for template in templates_in(hook.arguments if isinstance(hook, ResultCall) else hook):
+            yield from read_problems(spec, "spec.plan.result", template, known)
+
+
+def _result_of(step: PlanStep, reach: TeamReach) -> Typed:
+    if step.action in reach.tools:
+        return shape_of(reach.tools[step.action].output_schema, f"the output_schema of tool {step.action}")
+    return answer_type(reach.agents[step.action]) if step.action in reach.agents else None
+
+
+def _call_problems(step: PlanStep, reach: TeamReach) -> Iterator[tuple[str, str]]:
+    """Keys of a step, and why it cannot be called so."""
+    if step.action in reach.tools:
+        callee = callee_of(reach.tools[step.action])
+        for name, text in argument_problems(callee, step.args):
+            yield f"args.{name}", text
+        if lacks := missing_arguments(callee, step.args):
+            yield "args", f"{callee.who} needs {', '.join(lacks)}: add it"
+    elif step.action in reach.agents:
+        yield from delegation_problems(reach.agents[step.action], step.args, "args")

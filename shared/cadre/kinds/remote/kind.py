@@ -11,7 +11,9 @@ import msgspec
 
 from cadre.engine.budget import over_budget
 from cadre.engine.calls.fold_calls import no_answer
+from cadre.engine.context.observation import observation_of
 from cadre.engine.draft import Draft
+from cadre.engine.graph import label
 from cadre.engine.kind import Absent, Chat, Kind, Signalled
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
@@ -20,7 +22,6 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.remote.graph import graph_of
 from cadre.kinds.remote.records import (
     RemoteCancelRequested,
     RemoteProgressed,
@@ -29,7 +30,6 @@ from cadre.kinds.remote.records import (
     RemoteUpdated,
     remote_of,
 )
-from cadre.kinds.remote.replies import question_of, reply_to
 from cadre.protocol.a2a import RemoteTask, cancel_tool, get_tool, send_tool
 from cadre.protocol.messages import Decision, ErrorInfo, Message, TimerFired
 from cadre.protocol.usage import Usage
@@ -337,3 +337,50 @@ def _end(draft: Draft, ending: RemoteCancelRequested) -> None:
 
 
 REMOTE = RemoteKind()
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart: the task goes to the remote agent, its answer comes back."""
+    section = remote_of(spec)
+    what = section.card or section.url or (section.program.command[0] if section.program else "A2A")
+    if (nats := section.nats) is not None:
+        what = f"{nats.agent}/{nats.owner}/{nats.session}"
+    yield "flowchart TD"
+    yield "    task([task]) --> remote"
+    yield f'    remote[["{label(spec.name)}<br/>{label(what)}"]]'
+    yield "    remote --> answer([answer])"
+
+
+_ASK_USER = "ask_user"
+"""The tool by which agents of Cadre ask people: it takes an answer, not a consent."""
+
+
+def question_of(found: RemoteTask) -> str:
+    """Its words, and the calls that an agent of Cadre asks about."""
+    calls = [f"{one['tool']} {observation_of(one.get('arguments') or {})}" for one in _calls(found.asked)]
+    return "\n".join([found.said, *calls]).strip() or "The remote agent asks for an answer."
+
+
+def reply_to(asked: Sequence[Any], decision: Decision) -> dict[str, Any]:
+    """The word as text; for each call that an agent of Cadre has named, as the data that it reads."""
+    calls = _calls(asked)
+    is_no = decision.verdict == "rejected"
+    if not calls:
+        no = f"reject: {decision.feedback}" if decision.feedback else "reject"
+        return {"text": no if is_no else decision.feedback or "approve"}
+    return {"data": [_ruling(one, decision, is_no=is_no) for one in calls]}
+
+
+def _calls(asked: Sequence[Any]) -> list[dict[str, Any]]:
+    return [one for one in asked if isinstance(one, dict) and {"call", "tool"} <= one.keys()]
+
+
+def _ruling(one: dict[str, Any], decision: Decision, *, is_no: bool) -> dict[str, Any]:
+    if one.get("tool") == _ASK_USER and not is_no:
+        return {
+            "call": one["call"],
+            "decision": "correct",
+            "arguments": {"answer": decision.feedback or "yes"},
+        }
+    found = {"call": one["call"], "decision": "reject" if is_no else "approve"}
+    return found | ({"feedback": decision.feedback} if decision.feedback else {})

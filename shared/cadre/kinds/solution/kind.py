@@ -5,24 +5,27 @@ person's word on the whole of it; implicit ones carry their outcome.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
 
 from cadre.engine.answers.answer_form import last_answer_form
-from cadre.engine.answers.json_form import form_after
+from cadre.engine.answers.json_form import form_after, form_of
 from cadre.engine.answers.json_text import ReadingError, is_closed
 from cadre.engine.calls.call_edits import edited_calls, edits_as_text, proposed_calls
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
 from cadre.engine.context.observation import observation_of
 from cadre.engine.draft import Draft
+from cadre.engine.graph import MODEL, agent_graph, label
 from cadre.engine.kind import Chat, StepAccount
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.solution.graph import graph_of
 from cadre.kinds.solution.parse import Solution, read_solution
 from cadre.kinds.solution.records import (
     FormRefused,
@@ -31,15 +34,24 @@ from cadre.kinds.solution.records import (
     SolutionState,
     SolutionStep,
 )
-from cadre.kinds.solution.request import ask_for_json
-from cadre.kinds.solution.review import hold_solution, policy_problems
 from cadre.kinds.solution.schema import solution_schema
-from cadre.kinds.solution.section import solution_of
+from cadre.kinds.solution.section import KIND, solution_of
 from cadre.kinds.stepwise import Stepwise
+from cadre.prompting.tool_text import to_json
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import AgentContract, TeamReach
+from cadre.spec.contract import (
+    AgentContract,
+    ContractProblem,
+    TeamReach,
+    answer_type,
+    calls_type,
+    name_schema,
+    read_problems,
+)
+from cadre.spec.expression_types import shape_of
+from cadre.spec.policy import ALWAYS, NEVER, expression_of, reason_to_ask
 
 UNDECIDED: tuple[ErrorCode, ...] = ("rejected", "expired")
 """Errors of steps whose solution was sound, and not wanted."""
@@ -222,3 +234,67 @@ def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:
 
 
 SOLUTION = SolutionKind()
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart."""
+    section = solution_of(spec)
+    calls = "calls"
+    yield from agent_graph(spec, "proposes calls and an output", calls=calls)
+    if section.approve == NEVER:
+        yield f'    {MODEL} --> {calls}["calls, side by side"]'
+    else:
+        yield f'    {MODEL} --> review{{{{"a person agrees<br/>{label(section.approve)}"}}}}'
+        yield f'    review -->|"approve, correct, add, drop"| {calls}["calls, side by side"]'
+        yield f'    review -.->|"reject"| {MODEL}'
+        yield f'    review -.->|"expired: {section.at_expiry}"| {_EXPIRED[section.at_expiry]}'
+    yield f'    {calls} -->|"results"| {MODEL}'
+    for index, name in enumerate(section.implicit):
+        yield f'    {MODEL} <-.-> implicit_{index}>"{label(name)}"]'
+
+
+_EXPIRED = {"reject": MODEL, "approve": "calls", "end": "stop([end])"}
+
+
+def ask_for_json(
+    run: Run, chat: Chat, messages: list[ChatMessage], schema: dict[str, object]
+) -> ModelRequest:
+    """The request for JSON that fits the schema. Stop sequences would cut it within an argument."""
+    form = form_of(run)
+    if form == "schema":
+        return ModelRequest(messages=messages, schema=schema)
+    first, *others = messages
+    told = f"{first['content']}\n\n{chat.rendered('solution.form', schema=to_json(schema))}"
+    return ModelRequest(messages=[{**first, "content": told}, *others], json_object=form == "object")
+
+
+def hold_solution(draft: Draft, proposed: Solution) -> bool:
+    """Put the question about the solution to a person. Return False if nobody is to be asked."""
+    policy = solution_of(draft.spec).approve
+    if policy == NEVER or (policy == ALWAYS and not proposed.explicit):
+        return False
+    calls = [{"name": call.name, "arguments": call.arguments} for call in proposed.explicit]
+    values: dict[str, Any] = {
+        "calls": calls,
+        "names": [call["name"] for call in calls],
+        "output": proposed.output,
+        "task": draft.run.task.task if draft.run.task is not None else "",
+    }
+    reason = "every solution needs approval" if policy == ALWAYS else reason_to_ask(policy, values)
+    if reason is None:
+        return False
+    seconds = draft.spec.approval_seconds
+    implicit = [msgspec.to_builtins(call) for call in proposed.calls if call.implicit]
+    about = {"calls": calls, **({"implicit": implicit} if implicit else {}), "output": proposed.output}
+    draft.hold(KIND, reason, draft.at + seconds if seconds is not None else None, about)
+    return True
+
+
+def policy_problems(spec: AgentSpec) -> Iterator[ContractProblem]:
+    """What the policy over solutions reads in vain."""
+    expression = expression_of(solution_of(spec).approve)
+    if expression is None:
+        return
+    names = shape_of({"type": "array", "items": name_schema(spec)}, "the list of tools and team members")
+    values = {"calls": calls_type(spec, with_errors=False), "names": names, "output": answer_type(spec)}
+    yield from read_problems(spec, "spec.solution.approve", expression, values, is_condition=True)

@@ -12,6 +12,7 @@ from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.observation import clip
 from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
+from cadre.engine.graph import MODEL, agent_graph, goal_nodes
 from cadre.engine.kind import Chat, Kind, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal import events as ev
@@ -27,7 +28,6 @@ from cadre.kinds.iteration.variables import contract_of
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
 from cadre.kinds.task_queue import view
 from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
-from cadre.kinds.task_queue.graph import graph_of
 from cadre.kinds.task_queue.queue import (
     MAX_RESULT_CHARS,
     QUEUE_EVENTS,
@@ -290,3 +290,20 @@ def _unread(draft: Draft, error: ErrorInfo) -> None:
 
 
 TASK_QUEUE = TaskQueueKind()
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart: goals, the queue that is made of them, and how a task is done."""
+    section = queue_of(spec)
+    tasks = "tasks"
+    yield from agent_graph(spec, "concludes", goal_nodes(section.goals, "initialize"), calls=tasks)
+    yield f'    initialize["initialize<br/>at most {section.initial} tasks"] --> queue'
+    yield f'    queue[("queue<br/>at most {section.most} tasks")]'
+    yield f'    queue -->|"first"| {tasks}["does a task<br/>at most {section.tries} tries"]'
+    after = [
+        name for name, wanted in (("create", section.create), ("prioritize", section.prioritize)) if wanted
+    ]
+    for node in after:
+        yield f'    {node}["{node}"]'
+    yield f"    {' --> '.join([tasks, *after, 'queue'])}"
+    yield f'    queue -->|"empty"| {MODEL}'

@@ -9,9 +9,11 @@ from typing import Any
 
 from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, decode_text, read_arguments
-from cadre.engine.calls.call_check import CallNotAllowed, check_call
+from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA, CallNotAllowed, check_call, open_arguments
 from cadre.engine.calls.call_dialects import read_in_form
+from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.calls.calls_in_text import Schema, schemas_of
+from cadre.engine.chat import as_text
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
@@ -22,8 +24,10 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.stepwise import Stepwise
 from cadre.kinds.tool_calling.arguments import with_values
-from cadre.kinds.tool_calling.request import ask_for_calls, shown_call, unreadable
+from cadre.prompting.tool_text import to_call
+from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
+from cadre.spec.model import NamedFunction
 
 _ARGUMENTS = re.compile(r"[\"'](?:arguments|args|parameters)[\"']\s*:|<(?:arg_key|parameter)\b")
 """Where a text holds the beginning of a call."""
@@ -85,3 +89,44 @@ class ToolCallingKind(Stepwise):
 
 
 TOOL_CALLING = ToolCallingKind()
+
+
+def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
+    """The question for the next calls, in the form that the agent's model takes."""
+    model, messages, functions = asked_model(run), chat.messages(run), chat.functions()
+    if model.calls == "native":
+        asked = ModelRequest(messages=messages, tools=functions)
+        asked.tool_choice = "auto" if run.truncated else None
+        return asked
+    messages = as_text(messages)
+    if model.calls == "text":
+        return ModelRequest(messages=messages, stop=STOP_SEQUENCES)
+    if isinstance(named := model.tool_choice, NamedFunction):
+        functions = [one for one in functions if one["function"]["name"] == named.function] or functions
+    # A stop sequence within an argument would cut the JSON.
+    return ModelRequest(messages=messages, schema=call_schema(functions))
+
+
+def unreadable(run: Run, error: ReadingError) -> ErrorInfo:
+    """Return what a model reads of an answer that holds no call: with the form of one, which helps it most."""
+    alone = "" if asked_model(run).calls == "native" else " and nothing else"
+    return error.info.saying(f"{error.sentence} Answer with a call of this form{alone}: {shown_call(run)}")
+
+
+def shown_call(run: Run) -> str:
+    """Return a call as the run's model is to write it: of a function that it has, with its arguments left open."""
+    name, schema = FINAL_ANSWER, FINAL_ANSWER_SCHEMA
+    for one in run.tools.values():
+        name, schema = one.name, one.input_schema
+        break
+    return to_call(name, open_arguments(schema), "schema" if asked_model(run).calls == "schema" else "text")
+
+
+STOP_SEQUENCES = ["\nObservation:", "\nCalling tools:"]
+"""smolagents' stop sequences for tool-calling agents, as lines begin with them: JSON holds no line break in a text."""
+
+
+def cut_at_stop(text: str, stops: list[str]) -> str:
+    """The text before its first stop sequence, for endpoints that do not stop by themselves."""
+    ends = [at for at in (text.find(stop) for stop in stops) if at >= 0]
+    return text[: min(ends)].rstrip() if ends else text

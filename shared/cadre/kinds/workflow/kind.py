@@ -8,6 +8,7 @@ from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.observation import observation_of
 from cadre.engine.draft import Draft
+from cadre.engine.graph import label
 from cadre.engine.kind import Absent, Chat, Kind, Signalled, StepAccount
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
@@ -17,14 +18,15 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.workflow.actions import OVERDUE, PAUSE
 from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
+from cadre.kinds.workflow.edges import all_edges, may_end
 from cadre.kinds.workflow.fold import fold_workflow, not_undone, state_of
-from cadre.kinds.workflow.graph import graph_of
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.kinds.workflow.parts import after_part, part_of
 from cadre.kinds.workflow.records import AnswerParsed, WorkflowState, WorkflowStepNote
 from cadre.kinds.workflow.replies import read_answer, read_label, read_tool_arguments
 from cadre.kinds.workflow.request import ask_for_step
 from cadre.kinds.workflow.section import (
+    ACTIONS,
     AskAction,
     EachAction,
     ParallelAction,
@@ -206,3 +208,31 @@ def _go_where_it_says(walk: Walk, reply: ModelReplied) -> None:
 
 
 WORKFLOW = WorkflowKind()
+
+
+_DOTTED = ("on_error", "undo")
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart: steps with what they do, and the ways between them."""
+    workflow = workflow_of(spec)
+    yield "flowchart TD"
+    yield f"    start([start]) --> {_node(workflow.start)}"
+    for name, step in workflow.steps.items():
+        doing = next(key for key in ACTIONS if getattr(step, key) is not None)
+        begin, end = _SHAPES.get(doing, ("[", "]"))
+        yield f'    {_node(name)}{begin}"{name}<br/>{doing}"{end}'
+    for name, step in workflow.steps.items():
+        for edge in all_edges(step):
+            arrow = "-.->" if edge.key in _DOTTED else "-->"
+            word = f'|"{label(edge.label)}"| ' if edge.label else " "
+            yield f"    {_node(name)} {arrow}{word}{_node(edge.target)}"
+        if may_end(step):
+            yield f"    {_node(name)} --> stop([end])"
+
+
+_SHAPES = {"choose": ("{", "}"), "approve": ("{{", "}}"), "wait": ("([", "])"), "end": ("[[", "]]")}
+
+
+def _node(name: str) -> str:
+    return f"step_{name}"
