@@ -53,7 +53,8 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
     """The endpoint's host, or its name."""
     origin: Literal["recorded", "reported", "written"] = "recorded"
     source: str = ""
-    """The public report that the answer stands in: `owner/repository#number`."""
+    """The public report that the answer stands in, `owner/repository#number`, or the file,
+    `owner/repository@commit:path`."""
 
     @property
     def content(self) -> bytes:

@@ -92,6 +92,74 @@ def _zai(body: Body) -> None:
         raise Refusal("Tool choice must be auto")
 
 
+def _groq(body: Body) -> None:
+    for key in ("logprobs", "logit_bias", "store"):
+        if key in body:
+            raise Refusal(f"property '{key}' is unsupported")
+    if any("name" in one for one in body["messages"]):
+        raise Refusal("'messages.0' : property 'name' is unsupported")
+
+
+def _mistral(body: Body) -> None:
+    for key in ("stream_options", "max_completion_tokens", "store", "seed"):
+        if key in body:
+            raise Refusal(f"extra_forbidden: body, {key}: Extra inputs are not permitted")
+    if not body.get("tools", [1]):
+        raise Refusal("extra_forbidden: body, tools: Extra inputs are not permitted")
+    for before, one in zip([None, *body["messages"]], body["messages"], strict=False):
+        if before and before["role"] == "tool" and one["role"] == "user":
+            raise Refusal("Unexpected role 'user' after role 'tool'")
+        for call in one.get("tool_calls") or []:
+            if not re.fullmatch("[a-zA-Z0-9]{9}", call["id"]):
+                raise Refusal("Tool call id has to be defined, a-z, A-Z, 0-9, with a length of 9.")
+    if body["messages"][-1]["role"] not in ("user", "tool"):
+        raise Refusal("Expected last role User or Tool (or Assistant with prefix True) for serving")
+
+
+def _deepseek(body: Body) -> None:
+    if body.get("tool_choice", "auto") not in ("auto", "none"):
+        raise Refusal("deepseek-reasoner does not support this tool_choice")
+    for one in body["messages"]:
+        if one.get("tool_calls") and one.get("reasoning_content") != "The user asks":
+            raise Refusal("The reasoning_content in the thinking mode must be passed back to the API.")
+
+
+def _dashscope(body: Body) -> None:
+    if body.get("tool_choice", "auto") not in ("auto", "none"):
+        raise Refusal(
+            "The tool_choice parameter does not support being set to required or object in thinking mode"
+        )
+    if not all(isinstance(one["content"], str) for one in body["messages"] if one["role"] == "tool"):
+        raise Refusal("<400> InternalError.Algo.InvalidParameter: messages with role tool need a text")
+
+
+def _xai(body: Body) -> None:
+    for key in ("stop", "presence_penalty", "frequency_penalty"):
+        if key in body:
+            raise Refusal(f"Model grok-3-mini does not support parameter {key}.")
+
+
+def _anthropic(body: Body) -> None:
+    for one in body["messages"]:
+        if one["role"] != "assistant" and one["content"] in ("", []):
+            raise Refusal("messages: text content blocks must be non-empty")
+        for call in one.get("tool_calls") or []:
+            if not re.fullmatch("[a-zA-Z0-9_-]+", call["id"]):
+                raise Refusal("messages.1.content.0.tool_use.id: String should match pattern")
+
+
+def _cerebras(body: Body) -> None:
+    for key in ("stop", "frequency_penalty", "presence_penalty", "logit_bias"):
+        if key in body:
+            raise Refusal(f"body.{key}: property 'body.{key}' is unsupported")
+    for n, one in enumerate(body["messages"]):
+        if "reasoning_content" in one:
+            place = f"messages.{n}.{one['role']}.reasoning_content"
+            raise Refusal(f"{place}: property '{place}' is unsupported")
+    if len({bool(tool["function"].get("strict")) for tool in body.get("tools", [])}) > 1:
+        raise Refusal("Tools with mixed values for 'strict' are not allowed.")
+
+
 PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
     "vllm-glm-calls-in-one-piece": ("http://vllm.example:8000/v1", "zai-org/GLM-4.6", _no_demand),
     "gemini-call-without-id": (
@@ -121,6 +189,21 @@ PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
     ),
     "openai-call-that-ends-with-stop": ("http://api.openai.com/v1", "openai-with-spice", _openai),
     "zai-call-without-content": ("http://open.bigmodel.cn/api/paas/v4", "glm-4", _zai),
+    "groq-call-in-one-piece": ("http://api.groq.com/openai/v1", "llama-3.3-70b-versatile", _groq),
+    "mistral-call-without-index": ("http://api.mistral.ai/v1", "mistral-small-latest", _mistral),
+    "deepseek-call-behind-reasoning": ("http://api.deepseek.com", "deepseek-v4-flash", _deepseek),
+    "dashscope-call-with-blank-ids": (
+        "http://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "qwen3-max",
+        _dashscope,
+    ),
+    "xai-call-behind-reasoning": ("http://api.x.ai/v1", "grok-3-mini", _xai),
+    "anthropic-call-that-begins-at-index-one": (
+        "http://api.anthropic.com/v1",
+        "claude-haiku-4-5-20251001",
+        _anthropic,
+    ),
+    "cerebras-call-behind-reasoning": ("http://api.cerebras.ai/v1", "zai-glm-4.7", _cerebras),
 }
 """By file, the endpoint's address, the name of the model, and what the endpoint refuses."""
 

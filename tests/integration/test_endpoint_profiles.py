@@ -418,7 +418,11 @@ async def test_ids_of_calls_are_nine_letters_and_digits_and_differ() -> None:
         ),
         ("https://openrouter.ai/api/v1", "google/gemini-3-pro", {"reasoning_back": "signed"}),
         ("https://generativelanguage.googleapis.com/v1beta/openai", "x", {"reasoning_back": "signed"}),
-        ("https://api.mistral.ai/v1", "any", {"user_after_tool": False, "strict": False}),
+        (
+            "https://api.mistral.ai/v1",
+            "any",
+            {"user_after_tool": False, "strict": False, "stream_usage": False},
+        ),
         ("https://api.deepseek.com", "deepseek-chat", {"reasoning_back": "required", "strict": False}),
         ("https://api.deepseek.com.evil.example/v1", "x", {}),
     ],
