@@ -140,9 +140,9 @@ def made(kind: type[S], fields: Mapping[str, Any]) -> S:
         if misfit.missing:
             where = f"{name}.{misfit.place}".rstrip(".")
             raise SpecError(f"write {misfit.missing} as well", key=where) from error
-        choices = _choices(shape_of(kind), misfit.place)
-        words = f"; write {', '.join(map(repr, choices))}" if choices else ""
-        raise SpecError(f"{misfit.lower}{words}", key=f"{name}.{misfit.place}".rstrip(".")) from error
+        raise SpecError(
+            f"{misfit.lower}{choices_at(kind, misfit.place)}", key=f"{name}.{misfit.place}".rstrip(".")
+        ) from error
     except SpecError as error:
         raise SpecError(error.problem, key=f"{name}.{error.key}".rstrip(".")) from error
 
@@ -156,6 +156,12 @@ def _checked_sections(kind: type[msgspec.Struct]) -> dict[str, type[msgspec.Stru
         if one is kind
     }
     return _sections_of(kind) | again
+
+
+def choices_at(kind: type[msgspec.Struct], place: str) -> str:
+    """Return the end of an error that names the values of the literal at a place; "" where there is no literal."""
+    choices = _choices(shape_of(kind), place)
+    return f"; write {', '.join(map(repr, choices))}" if choices else ""
 
 
 def _choices(shape: inspect.Type, place: str) -> list[Any]:

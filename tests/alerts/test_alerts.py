@@ -116,7 +116,7 @@ def test_the_first_cost_is_an_increase(prometheus: Prometheus, gateway: Gateway)
 def test_every_panel_shows_something(prometheus: Prometheus, gateway: Gateway, tmp_path: Path) -> None:
     held = gateway.submit("boss", f"delegate: use refund {tmp_path / 'mark'} 0.1")
     (call,) = waiting(gateway, held)
-    assert decide(gateway, call["call"], "approve").status_code in (200, 202)
+    assert decide(gateway, call["call"], "approved").status_code in (200, 202)
     gateway.finished(held)
     held = gateway.submit("boss", f"delegate: use refund {tmp_path / 'mark'} 0.1")
     waiting(gateway, held)

@@ -48,7 +48,7 @@ def test_a_killed_service_takes_its_browsers_along_and_the_next_one_goes_on(
         browser.kill()
         eventually(lambda: not processes_of(first), what="no browser outlives its service")
         browser.start()
-        assert decide(gateway, call["call"], "approve").status_code == 200
+        assert decide(gateway, call["call"], "approved").status_code == 200
         assert gateway.succeeded(run) is True
         read = observed(gateway.finished(run))
         assert f"opened again at {web.url}/shop.html, scrolled to 700" in read

@@ -233,5 +233,5 @@ def test_axe_finds_nothing_serious_on_any_page(page: Page, gateway: Gateway, err
                 if one["impact"] in ("serious", "critical"):
                     found.append((path, scheme, one["id"], [node["html"][:120] for node in one["nodes"]][:3]))
     assert not found, "\n".join(map(str, found))
-    gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "reject"})
+    gateway.request("POST", f"/v1/approvals/{call}", json={"verdict": "rejected"})
     errors.forgive("503")  # this deployment has no memory

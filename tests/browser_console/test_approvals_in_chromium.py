@@ -59,7 +59,7 @@ def test_several_calls_are_decided_at_once_and_each_outcome_is_told(
 
     # Somebody else is quicker with one of them.
     (call,) = gateway.request("GET", f"/v1/approvals?run={runs[2]}").json()["approvals"]
-    quicker = {"decision": "reject", "feedback": "Never."}
+    quicker = {"verdict": "rejected", "feedback": "Never."}
     path = f"/v1/approvals/{call['call']}"
     page.route("**/v1/approvals?*", lambda route: route.abort())  # the list does not tell it in time
     assert gateway.request("POST", path, json=quicker, headers={"Cadre-User": "ann"}).status_code in (
@@ -141,6 +141,6 @@ def test_a_run_whose_steps_are_used_up_is_gone_on_with(page: Page, gateway: Gate
     run = gateway.submit("clerk", f"refund {tmp_path / 'books'} 50", max_steps=1)
     assert gateway.finished(run)["state"] == "max_steps_error"
     page.goto(f"{gateway.service.url}/#/run/{run}")
-    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Resume").click()
     expect(page.locator(".run-head .badge")).to_have_text("success")
     assert run not in page.url

@@ -236,7 +236,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(
             too_wide.append(path)
         pictures.take(page, f"phone-{name}", whole=True)
     context.close()
-    assert gateway.request("POST", f"/v1/approvals/{held}", json={"decision": "reject"}).status_code in (
+    assert gateway.request("POST", f"/v1/approvals/{held}", json={"verdict": "rejected"}).status_code in (
         200,
         202,
     )

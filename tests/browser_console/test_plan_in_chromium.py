@@ -101,7 +101,7 @@ def test_a_plan_is_edited_in_place_while_a_step_waits(
     expect(sums).to_contain_text("b=30")
     errors.forgive("409")
 
-    assert gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"}).status_code in (
+    assert gateway.request("POST", f"/v1/approvals/{call}", json={"verdict": "approved"}).status_code in (
         200,
         202,
     )

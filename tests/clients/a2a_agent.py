@@ -41,7 +41,7 @@ async def talk(url: str, books: str) -> dict[str, object]:
         question = status.status.message.parts[1].data.struct_value
         word = struct_pb2.Value()
         word.struct_value.update(
-            {"call": question["call"], "decision": "approve", "arguments": {"amount": 50}}
+            {"call": question["call"], "verdict": "approved", "arguments": {"amount": 50}}
         )
         decided = [
             event async for event in chief.send_message(asked(Part(data=word), task_id=status.task_id))

@@ -34,7 +34,7 @@ const asked = await turn(chief, `have clerk: refund ${books} 500`);
 const [interrupt] = last(asked).outcome.interrupts;
 told.asked = { tool: interrupt.metadata.tool, amount: interrupt.metadata.arguments.amount, within: !!interrupt.subagentRunId };
 told.types = [...new Set(asked.map((event) => event.type))].sort();
-const resume = [{ interruptId: interrupt.id, status: "resolved", payload: { decision: "approve", arguments: { amount: 50 } } }];
+const resume = [{ interruptId: interrupt.id, status: "resolved", payload: { verdict: "approved", arguments: { amount: 50 } } }];
 told.answer = last(await turn(chief, null, { resume })).result;
 
 const guest = agentOf("host", "thread-3");

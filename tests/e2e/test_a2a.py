@@ -173,8 +173,8 @@ def test_a_stream_tells_what_the_team_does(gateway: Gateway, books: Path) -> Non
     [
         ({"text": "approve"}, "refund 500\n"),
         ({"text": "reject: too much"}, ""),
-        ({"data": {"decision": "approve", "arguments": {"amount": 50}}}, "refund 50\n"),
-        ({"data": {"decision": "approve"}}, "refund 500\n"),
+        ({"data": {"verdict": "approved", "arguments": {"amount": 50}}}, "refund 50\n"),
+        ({"data": {"verdict": "approved"}}, "refund 500\n"),
     ],
     ids=["as text", "rejected", "corrected", "as data"],
 )

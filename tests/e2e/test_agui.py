@@ -145,7 +145,7 @@ def test_members_are_told_and_an_interrupt_is_answered(gateway: Gateway, books: 
     assert paused["outcome"]["interruptIds"] == [interrupt["id"]]
     assert interrupt["subagentRunId"] == begun["subagentRunId"]
     assert interrupt["metadata"] == {"tool": "refund", "arguments": {"file": str(books), "amount": 500}}
-    payload = {"decision": "correct", "arguments": {"amount": 50}, "feedback": "Half of it."}
+    payload = {"verdict": "corrected", "arguments": {"amount": 50}, "feedback": "Half of it."}
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}]
     answer = asking(threadId=wanted["threadId"], resume=resume)
     rest = turn(gateway, "chief", answer)
@@ -156,7 +156,7 @@ def test_members_are_told_and_an_interrupt_is_answered(gateway: Gateway, books: 
 
 
 @pytest.mark.parametrize(
-    "answer", [{"status": "cancelled"}, {"status": "resolved", "payload": {"decision": "reject"}}]
+    "answer", [{"status": "cancelled"}, {"status": "resolved", "payload": {"verdict": "rejected"}}]
 )
 def test_an_interrupt_is_turned_down(gateway: Gateway, books: Path, answer: Json) -> None:
     (interrupt,) = turn(gateway, "clerk", asking(f"refund {books} 500"))[-1]["outcome"]["interrupts"]

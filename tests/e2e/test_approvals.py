@@ -36,7 +36,7 @@ def test_an_approved_call_is_made(gateway: Gateway, books: Path) -> None:
     assert (found["state"], found["waiting_for"], found["approvals"]) == ("waiting", "approval", 1)
     assert done(books) == []
 
-    answer = decide(gateway, call["call"], "approve")
+    answer = decide(gateway, call["call"], "approved")
     assert answer.status_code == 200, answer.text
     assert (answer.json()["verdict"], answer.json()["by"]) == ("approved", "ann")
     assert answer.json()["at"] > call["requested_at"]
@@ -57,7 +57,7 @@ def test_a_call_below_the_bound_waits_for_nobody(gateway: Gateway, books: Path) 
 def test_the_model_reads_why_a_call_was_rejected(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "REJECTED", feedback="He was paid last week.").status_code == 200
+    assert decide(gateway, call["call"], "rejected", feedback="He was paid last week.").status_code == 200
     result = gateway.finished(run)
     assert result["state"] == "success"
     assert error_codes(gateway.run(run, full="true")) == ["rejected"]
@@ -68,12 +68,12 @@ def test_the_model_reads_why_a_call_was_rejected(gateway: Gateway, books: Path) 
 def test_a_corrected_call_is_made_otherwise_and_the_model_is_told(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
-    wrong = decide(gateway, call["call"], "correct", arguments={"file": 1, "amount": "much"})
+    wrong = decide(gateway, call["call"], "corrected", arguments={"file": 1, "amount": "much"})
     assert wrong.status_code == 422
     assert "argument file" in wrong.json()["detail"]
     assert "argument amount" in wrong.json()["detail"]
     answer = decide(
-        gateway, call["call"], "correct", arguments={"file": str(books), "amount": 50}, feedback="Half."
+        gateway, call["call"], "corrected", arguments={"file": str(books), "amount": 50}, feedback="Half."
     )
     assert (answer.status_code, answer.json()["verdict"]) == (200, "corrected"), answer.text
     result = gateway.finished(run)
@@ -84,10 +84,10 @@ def test_a_corrected_call_is_made_otherwise_and_the_model_is_told(gateway: Gatew
 def test_a_correction_may_call_something_else(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
-    unknown = decide(gateway, call["call"], "correct", tool="burn")
+    unknown = decide(gateway, call["call"], "corrected", tool="burn")
     assert (unknown.status_code, "burn" in unknown.json()["detail"]) == (422, True)
     given = {"file": str(books), "text": "later"}
-    answer = decide(gateway, call["call"], "correct", tool="note", arguments=given)
+    answer = decide(gateway, call["call"], "corrected", tool="note", arguments=given)
     assert (answer.status_code, answer.json()["tool"]) == (200, "note"), answer.text
     assert "note later is done" in gateway.finished(run)["output"]
     assert done(books) == ["note later"]
@@ -101,7 +101,7 @@ def test_nobody_decides_in_time(gateway: Gateway, books: Path) -> None:
     assert (result["state"], done(books)) == ("success", [])
     assert "'refund'" in result["output"]
     assert error_codes(gateway.run(run, full="true")) == ["expired"]
-    late = decide(gateway, call["call"], "approve")
+    late = decide(gateway, call["call"], "approved")
     assert (late.status_code, late.json()["code"]) == (410, "approval-expired")
     assert waiting(gateway, run, 0) == []
 
@@ -112,7 +112,7 @@ def test_a_restricted_agent_asks_before_each_tool_that_its_file_does_not_name(
     assert gateway.answer("careful", f"note {books}") == "note noted is done"
     run = gateway.submit("careful", f"refund {books} 1")
     (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     assert gateway.finished(run)["output"] == "refund 1 is done"
 
 
@@ -120,7 +120,7 @@ def test_a_tool_may_say_itself_that_it_needs_a_word(gateway: Gateway, books: Pat
     run = gateway.submit("clerk", f"wipe {books}")
     (call,) = waiting(gateway, run)
     assert call["name"] == "wipe"
-    assert decide(gateway, call["call"], "reject").status_code == 200
+    assert decide(gateway, call["call"], "rejected").status_code == 200
     assert gateway.finished(run)["state"] == "success"
     assert done(books) == []
     tools = {tool["name"]: tool for tool in gateway.request("GET", "/v1/tools").json()["tools"]}
@@ -134,10 +134,10 @@ def test_two_calls_of_a_step_wait_each_for_its_own_word(gateway: Gateway, books:
     run = gateway.submit("clerk", f"refund {books} 200 300")
     second, first = waiting(gateway, run, 2)
     assert (first["arguments"]["amount"], second["arguments"]["amount"]) == (200, 300)
-    assert decide(gateway, second["call"], "approve").status_code == 200
+    assert decide(gateway, second["call"], "approved").status_code == 200
     assert [call["call"] for call in waiting(gateway, run)] == [first["call"]]
     assert gateway.run(run)["state"] == "waiting"
-    assert decide(gateway, first["call"], "reject", feedback="no").status_code == 200
+    assert decide(gateway, first["call"], "rejected", feedback="no").status_code == 200
     result = gateway.finished(run)
     assert "refund 300 is done" in result["output"]
     assert done(books) == ["refund 300"]
@@ -150,7 +150,7 @@ def test_of_two_decisions_at_once_exactly_one_counts(gateway: Gateway, books: Pa
 
     def post(number: int) -> httpx2.Response:
         start.wait()
-        return decide(gateway, call["call"], "approve" if number % 2 else "reject", by=f"p{number}")
+        return decide(gateway, call["call"], "approved" if number % 2 else "rejected", by=f"p{number}")
 
     with ThreadPoolExecutor(6) as people:
         answers = list(people.map(post, range(6)))
@@ -171,11 +171,11 @@ def test_calls_that_nobody_holds(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
     for unknown in (f"{run}_1_7", "nobody_1_0", run, "a b"):
-        assert decide(gateway, unknown, "approve").status_code == 404, unknown
+        assert decide(gateway, unknown, "approved").status_code == 404, unknown
         assert gateway.request("GET", f"/v1/approvals/{unknown}").status_code == 404, unknown
     gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
     assert gateway.finished(run)["state"] == "cancelled"
-    late = decide(gateway, call["call"], "approve")
+    late = decide(gateway, call["call"], "approved")
     assert (late.status_code, late.json()["code"]) == (410, "run-ended")
     assert waiting(gateway, run, 0) == []
     assert gateway.request("GET", f"/v1/approvals/{call['call']}").json()["state"] == "dropped"
@@ -192,7 +192,7 @@ def test_the_list_has_pages_that_decisions_do_not_upset(gateway: Gateway, books:
         page = gateway.request("GET", "/v1/approvals", params=query).json()
         for call in page["approvals"]:
             seen.append(call["run"])
-            assert decide(gateway, call["call"], "reject").status_code == 200
+            assert decide(gateway, call["call"], "rejected").status_code == 200
         if page["next"] is None:
             break
         query["before"] = page["next"]
@@ -211,7 +211,7 @@ def test_a_members_held_call_is_seen_and_decided_from_the_root(gateway: Gateway,
     root = gateway.run(run)
     assert (root["state"], root["waiting_for"], root["approvals"]) == ("running", None, 1)
     assert (root["children"][0]["state"], root["children"][0]["waiting_for"]) == ("waiting", "approval")
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     assert "refund 500 is done" in gateway.finished(run)["output"]
     names = [name for name, data in gateway.events(run) if data.get("run") == call["run"]]
     assert "approval.requested" in names
@@ -223,9 +223,9 @@ def test_a_delegation_may_wait_too_and_go_to_another_member(gateway: Gateway, bo
     (call,) = waiting(gateway, run)
     assert (call["name"], call["kind"], call["run"]) == ("clerk", "member", run)
     assert call["schema"]["required"] == ["task"]
-    wrong = decide(gateway, call["call"], "correct", tool="careful", arguments={})
+    wrong = decide(gateway, call["call"], "corrected", tool="careful", arguments={})
     assert (wrong.status_code, "task" in wrong.json()["detail"]) == (422, True)
-    answer = decide(gateway, call["call"], "correct", tool="careful")
+    answer = decide(gateway, call["call"], "corrected", tool="careful")
     assert answer.status_code == 200, answer.text
     result = gateway.finished(run)
     assert [child["agent"] for child in result["children"]] == ["careful"]
@@ -242,7 +242,7 @@ def test_the_end_of_a_tree_takes_its_held_calls_along(gateway: Gateway, books: P
         lambda: gateway.run(run)["children"][0]["state"] == "cancelled",
         what="the member is cancelled as well",
     )
-    assert decide(gateway, calls[0]["call"], "approve").status_code == 410
+    assert decide(gateway, calls[0]["call"], "approved").status_code == 410
     assert done(books) == []
 
 
@@ -255,13 +255,13 @@ def test_a_decision_while_the_agent_is_down_is_kept(stack: Stack, gateway: Gatew
     stack.services["clerk"].terminate()
     agents = {agent["name"]: agent for agent in gateway.request("GET", "/v1/agents").json()["agents"]}
     assert (agents["clerk"]["replicas"], agents["clerk"]["away_since"] is None) == ([], False)
-    answer = decide(gateway, call["call"], "approve")
+    answer = decide(gateway, call["call"], "approved")
     assert (answer.status_code, answer.json()["at"]) == (202, None), answer.text
     assert gateway.run(run)["approvals"] == 1
     stack.services["clerk"].start()
     assert gateway.finished(run)["output"] == "refund 500 is done"
-    assert decide(gateway, call["call"], "approve").status_code == 200
-    assert decide(gateway, call["call"], "reject").status_code == 409
+    assert decide(gateway, call["call"], "approved").status_code == 200
+    assert decide(gateway, call["call"], "rejected").status_code == 409
 
 
 def test_a_wait_survives_the_death_of_every_process(stack: Stack, gateway: Gateway, books: Path) -> None:
@@ -275,8 +275,8 @@ def test_a_wait_survives_the_death_of_every_process(stack: Stack, gateway: Gatew
     stack.nats.start()
     stack.start_all()
     assert [one["call"] for one in waiting(gateway, run)] == [call["call"]]
-    assert decide(gateway, call["call"], "approve").status_code in (200, 202)
-    assert decide(gateway, another["call"], "reject", feedback="no").status_code in (200, 202)
+    assert decide(gateway, call["call"], "approved").status_code in (200, 202)
+    assert decide(gateway, another["call"], "rejected", feedback="no").status_code in (200, 202)
     assert "refund 500 is done" in gateway.finished(run)["output"]
     assert "did not allow" in gateway.finished(other)["output"]
     assert done(books) == ["refund 500"]

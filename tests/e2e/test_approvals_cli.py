@@ -160,12 +160,12 @@ def test_a_question_ends_when_somebody_else_has_decided(
     read_until(terminal, "[l]ater? ")
     run = gateway.request("GET", "/v1/runs", params={"limit": 1}).json()["runs"][0]["id"]
     second, first = waiting(gateway, run, 2)
-    assert decide(gateway, first["call"], "reject").status_code == 200
+    assert decide(gateway, first["call"], "rejected").status_code == 200
     seen = read_until(terminal, "amount=300")
     assert "decided elsewhere" in seen
     os.write(terminal, b"l\n")
     read_until(terminal, f"cadre approve {second['call']}")
-    assert decide(gateway, second["call"], "approve").status_code == 200
+    assert decide(gateway, second["call"], "approved").status_code == 200
     rest = threading.Thread(target=read_to_the_end, args=(terminal,), daemon=True)
     rest.start()
     output, _ = process.communicate(timeout=patience())

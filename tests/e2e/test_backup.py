@@ -121,7 +121,7 @@ def test_a_deployment_goes_on_from_its_backup(deployment: Deployment) -> None:
     known = [run for run in submitted if gateway.request("GET", f"/v1/runs/{run}").status_code == 200]
     for run in known:
         gateway.succeeded(run)
-    decided = gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"})
+    decided = gateway.request("POST", f"/v1/approvals/{call}", json={"verdict": "approved"})
     assert decided.status_code in (200, 202), decided.text
     gateway.succeeded(held)
     gateway.succeeded(deployment.refund("after", 9))

@@ -142,7 +142,7 @@ def test_an_approval_in_the_middle_of_a_loop_with_every_sandbox_stopped(
     assert call["arguments"]["amount"] == 500
     stack.services["sandbox"].kill()
     assert done(book) == ["50"]
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     eventually(lambda: done(book) == ["50", "500"], what="the approved call was made")
     stack.services["sandbox"].start()
     assert gateway.finished(run)["output"] == "paid"
@@ -153,7 +153,7 @@ def test_a_rejected_call_raises_in_the_code(gateway: Gateway, book: Path) -> Non
     code = f"try:\n    spend(file='{book}', amount=500)\nexcept CallError as e:\n    final_answer(str(e))"
     run = gateway.submit("coder", steps("Pay.", code))
     (call,) = waiting(gateway, run)
-    decide(gateway, call["call"], "reject", feedback="Not today.")
+    decide(gateway, call["call"], "rejected", feedback="Not today.")
     assert "Not today." in gateway.finished(run)["output"]
     assert done(book) == []
 

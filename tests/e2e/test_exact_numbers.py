@@ -31,7 +31,7 @@ def paid(gateway: Gateway, run: str) -> dict[str, Any]:
 def given(gateway: Gateway, run: str) -> tuple[int, Any]:
     """Approve the waiting call and return what the tool got for the variables that the model named."""
     (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     found = paid(gateway, run)
     return found["account"], found["about"]
 
@@ -45,7 +45,7 @@ def held(gateway: Gateway) -> tuple[str, dict[str, Any]]:
 def test_what_a_model_writes_is_shown_asked_about_and_given_to_the_tool(gateway: Gateway) -> None:
     run, call = held(gateway)
     assert call["arguments"] == {"account": BEYOND_53, "amount": 500, "about": ABOUT}
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     assert paid(gateway, run) == {
         "account": BEYOND_53,
         "digits": str(BEYOND_53),
@@ -58,7 +58,7 @@ def test_what_a_model_writes_is_shown_asked_about_and_given_to_the_tool(gateway:
 def test_what_a_person_writes_instead_is_given_to_the_tool(gateway: Gateway, account: int) -> None:
     run, call = held(gateway)
     body = {**call["arguments"], "account": account}
-    answer = decide(gateway, call["call"], "correct", arguments=body)
+    answer = decide(gateway, call["call"], "corrected", arguments=body)
     assert (answer.status_code, answer.json()["arguments"]) == (200, body)
     assert paid(gateway, run)["account"] == account
 
@@ -106,7 +106,7 @@ def test_numbers_that_no_double_is_near_are_refused_and_nothing_begins(
     gateway: Gateway, cadre: Commands
 ) -> None:
     run, call = held(gateway)
-    body = '{"decision": "correct", "arguments": {"account": 1, "amount": 1e400, "about": {}}}'
+    body = '{"verdict": "corrected", "arguments": {"account": 1, "amount": 1e400, "about": {}}}'
     answer = gateway.request(
         "POST", f"/v1/approvals/{call['call']}", content=body, headers={"Content-Type": "application/json"}
     )

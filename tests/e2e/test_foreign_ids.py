@@ -101,11 +101,11 @@ WRITING: dict[str, Attempt] = {
     "edit queue": rest("PATCH", "/v1/runs/RUN/queue", {"version": 0, "operations": [{"op": "x"}]}),
     "edit plan": rest("PATCH", "/v1/runs/RUN/plan", {"version": 0, "operations": [{"op": "x"}]}),
     "fork": rest("POST", "/v1/runs/RUN/fork", {"at": 1}),
-    "continue": rest("POST", "/v1/runs/RUN/continue", {}),
+    "resume": rest("POST", "/v1/runs/RUN/resume", {}),
     "write a file": rest("PUT", "/v1/runs/RUN/files/a.txt"),
     "remove a file": rest("DELETE", "/v1/runs/RUN/files/a.txt"),
     "erase": rest("DELETE", "/v1/runs/RUN?force=true"),
-    "decide": rest("POST", "/v1/approvals/CALL", {"decision": "approve"}),
+    "decide": rest("POST", "/v1/approvals/CALL", {"verdict": "approved"}),
     "response cancel": rest("POST", "/v1/responses/resp_RUN/cancel"),
     "response delete": rest("DELETE", "/v1/responses/resp_RUN"),
     "response that goes on": rest(
@@ -147,7 +147,7 @@ WRITING: dict[str, Attempt] = {
     "MCP task cancel": rpc("tasks/cancel", taskId="RUN"),
     "MCP cancel": tool("cadre_cancel_run", run="RUN"),
     "MCP message": tool("cadre_send_message", run="RUN", text="leave it"),
-    "MCP decide": tool("cadre_decide", call="CALL", decision="approve"),
+    "MCP decide": tool("cadre_decide", call="CALL", verdict="approved"),
 }
 
 STREAMED = {"events", "response, streamed", "A2A subscribe"}

@@ -216,7 +216,7 @@ def test_a_held_call_is_decided(gateway: Gateway, books: Path) -> None:
     run, call = held(gateway, books)
     assert gateway.run(run)["waiting_for"] == "approval"
     assert gateway.request("GET", f"/v1/approvals/{call}").json()["state"] == "pending"
-    assert decide(gateway, call, "approve").status_code == 200
+    assert decide(gateway, call, "approved").status_code == 200
     assert gateway.succeeded(run) == "refunded 500"
     assert done(books) == ["refund 500"]
 
@@ -282,7 +282,7 @@ def test_a_gateway_that_is_started_again_works(gateway: Gateway, index: Index, b
     gateway.service.start()
     eventually(lambda: readiness(gateway).get("index_code") == "index-unavailable", what="it is missed")
     assert gateway.run(run)["waiting_for"] == "approval"
-    assert decide(gateway, call, "approve").status_code == 200
+    assert decide(gateway, call, "approved").status_code == 200
     assert gateway.succeeded(run) == "refunded 500"
     index.come()
     eventually(lambda: "index" not in readiness(gateway), what="the index is back")

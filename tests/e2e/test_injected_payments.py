@@ -32,7 +32,7 @@ def test_an_injected_payment_waits_through_the_death_of_its_agent(
     stack.services["clerk"].start()
     (again,) = waiting(gateway, run)
     assert again["call"] == call["call"]
-    assert decide(gateway, call["call"], "approve").status_code in (200, 202)
+    assert decide(gateway, call["call"], "approved").status_code in (200, 202)
     assert gateway.finished(run)["state"] == "success"
     assert done(books) == [f"{EVIL} 200"]
     (read,) = [one for one in events_of(gateway, run, "tool.called") if one["tool"] == "read_mail"]
@@ -64,11 +64,11 @@ def test_others_than_the_rule_names_do_not_decide(gateway: Gateway, books: Path)
     (call,) = waiting(gateway, run)
     assert (call["rule"], call["decided_by"]) == ("payments.2", ["finance"])
     assert call["expires_at"] - call["requested_at"] == 86_400
-    refused = decide(gateway, call["call"], "approve")
+    refused = decide(gateway, call["call"], "approved")
     assert (refused.status_code, refused.json()["code"]) == (403, "not-entitled")
-    corrected = decide(gateway, call["call"], "correct", by="finance", arguments={"amount": 7000})
+    corrected = decide(gateway, call["call"], "corrected", by="finance", arguments={"amount": 7000})
     assert (corrected.status_code, corrected.json()["code"]) == (422, "invalid-request")
-    assert decide(gateway, call["call"], "approve", by="finance").status_code == 200
+    assert decide(gateway, call["call"], "approved", by="finance").status_code == 200
     assert gateway.finished(run)["state"] == "success"
     eventually(lambda: done(books) == [f"{EVIL} 600"], what="it is paid")
 

@@ -111,7 +111,7 @@ async def test_what_a_person_puts_off_waits_on(gateway: Gateway, books: Path) ->
         meta = waits.meta or {}
         assert (meta["cadre.dev/state"], done(books)) == ("waiting", [])
         call = f"{meta['cadre.dev/run']}_1_0"
-        assert (await asyncio.to_thread(decide, gateway, call, "approve")).status_code == 200
+        assert (await asyncio.to_thread(decide, gateway, call, "approved")).status_code == 200
         answer = await client.call_tool(
             "cadre_get_run", {"run": meta["cadre.dev/run"], "wait_seconds": patience()}
         )
@@ -155,7 +155,7 @@ async def test_a_key_that_may_not_decide_has_nobody_asked(
     async with connected(guarded, person, **bearer(guarded, "operator", "approver")) as both:
         answer = await both.call_tool("clerk", {"task": f"refund {books} 506"})
         assert text_of(answer) == "refunded 506"
-        refused = await both.call_tool("cadre_decide", {"call": f"{run}_1_0", "decision": "approve"})
+        refused = await both.call_tool("cadre_decide", {"call": f"{run}_1_0", "verdict": "approved"})
         assert (refused.meta or {})["cadre.dev/error"] == "forbidden"
     admin = {"Authorization": f"Bearer {ADMIN_KEY}"}
     url, query = f"{guarded.url}/v1/audit", {"action": "mcp.call", "who": "operator-approver"}

@@ -306,11 +306,11 @@ async def test_a_call_that_waits_for_a_person_says_so_and_goes_on(gateway: Gatew
         run = run_of(asked)
         call = f"{run}_1_0"
         assert call in text_of(asked)
-        for decision in ("approve", "correct"):
-            refused = await client.call_tool("cadre_decide", {"call": call, "decision": decision})
+        for verdict in ("approved", "corrected"):
+            refused = await client.call_tool("cadre_decide", {"call": call, "verdict": verdict})
             assert (refused.meta or {})["cadre.dev/error"] == "forbidden"
         assert not await asyncio.to_thread(books.exists)
-        assert (await asyncio.to_thread(decide, gateway, call, "approve")).status_code == 200
+        assert (await asyncio.to_thread(decide, gateway, call, "approved")).status_code == 200
         answer = await client.call_tool("cadre_get_run", {"run": run, "wait_seconds": 60})
         assert text_of(answer) == "refunded 500"
         assert done(books) == ["refund 500"]
@@ -346,7 +346,7 @@ async def test_each_role_has_the_tools_that_it_may_use(stack: Stack, gateway: Ga
     guarded, task = stack.services["guarded"], {"task": f"refund {books} 700"}
     async with connected(guarded, **bearer(guarded, "operator")) as operator:
         run = run_of(await operator.call_tool("clerk", task))
-        call = {"call": f"{run}_1_0", "decision": "approve"}
+        call = {"call": f"{run}_1_0", "verdict": "approved"}
         assert "forbidden" in text_of(await operator.call_tool("cadre_decide", call))
     async with connected(guarded, **bearer(guarded, "viewer")) as viewer:
         assert {tool.name for tool in (await viewer.list_tools()).tools} == {
@@ -363,7 +363,7 @@ async def test_each_role_has_the_tools_that_it_may_use(stack: Stack, gateway: Ga
     async with connected(guarded, **bearer(guarded, "approver")) as approver:
         assert "cadre_decide" in {tool.name for tool in (await approver.list_tools()).tools}
         assert not (await approver.call_tool("cadre_decide", call)).is_error
-        twice = await approver.call_tool("cadre_decide", {**call, "decision": "reject"})
+        twice = await approver.call_tool("cadre_decide", {**call, "verdict": "rejected"})
         assert (twice.meta or {})["cadre.dev/error"] == "already-decided"
     admin = {"Authorization": f"Bearer {ADMIN_KEY}"}
     query = {"action": "mcp.call"}

@@ -83,8 +83,8 @@ def test_a_task_that_nobody_awaits_any_more_is_cancelled(gateway: Gateway) -> No
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
-        ({"decision": "correct", "arguments": {"confirm": True}}, "it may be"),
-        ({"decision": "reject"}, "it may not be"),
+        ({"verdict": "corrected", "arguments": {"confirm": True}}, "it may be"),
+        ({"verdict": "rejected"}, "it may not be"),
     ],
 )
 def test_a_task_asks_a_person(gateway: Gateway, said: dict[str, Any], answer: str) -> None:
@@ -92,7 +92,7 @@ def test_a_task_asks_a_person(gateway: Gateway, said: dict[str, Any], answer: st
     asked = question_of(gateway, run)
     assert (asked["name"], asked["arguments"], asked["reason"]) == ("there_asker", {}, "May it be?")
     assert asked["schema"]["required"] == ["confirm"]
-    assert decide(gateway, asked["call"], decision="approve") == 422
+    assert decide(gateway, asked["call"], verdict="approved") == 422
     assert decide(gateway, asked["call"], **said) == 200
     assert gateway.succeeded(run) == answer
 
@@ -100,8 +100,8 @@ def test_a_task_asks_a_person(gateway: Gateway, said: dict[str, Any], answer: st
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
-        ({"decision": "correct", "arguments": {"colour": "blue"}}, "the door is blue"),
-        ({"decision": "reject"}, "the door stays as it is"),
+        ({"verdict": "corrected", "arguments": {"colour": "blue"}}, "the door is blue"),
+        ({"verdict": "rejected"}, "the door stays as it is"),
     ],
 )
 def test_a_call_asks_a_person_before_it_is_answered(

@@ -52,9 +52,9 @@ class Deployment(NamedTuple):
         held: dict[str, Any] = self.gateway.wait_for(run, "approval.requested")["event"]
         return held
 
-    def decide(self, run: str, decision: str, **word: str) -> None:
+    def decide(self, run: str, verdict: str, **word: str) -> None:
         call = self.question(run)["call"]
-        answer = self.gateway.request("POST", f"/v1/approvals/{call}", json={"decision": decision, **word})
+        answer = self.gateway.request("POST", f"/v1/approvals/{call}", json={"verdict": verdict, **word})
         assert answer.status_code in (200, 202), answer.text
 
     def told(self, run: str) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def test_images_are_shown_to_those_that_see_and_linked_for_others(deployment: De
 
 
 def test_a_permission_is_asked_of_a_person(deployment: Deployment) -> None:
-    for verdict, said in (("approve", "wrote a.txt"), ("reject", "was not allowed to write a.txt")):
+    for verdict, said in (("approved", "wrote a.txt"), ("rejected", "was not allowed to write a.txt")):
         (deployment.folder / "writer" / "a.txt").unlink(missing_ok=True)
         run = deployment.gateway.submit("writer", "write a.txt hello")
         (asked,) = deployment.question(run)["arguments"]["asked"]
@@ -138,7 +138,7 @@ def test_a_permission_is_asked_of_a_person(deployment: Deployment) -> None:
 
 def test_a_persons_words_are_told_to_it(deployment: Deployment) -> None:
     run = deployment.gateway.submit("writer", "write b.txt hello")
-    deployment.decide(run, "reject", feedback="Not on a Sunday.")
+    deployment.decide(run, "rejected", feedback="Not on a Sunday.")
     answer = deployment.gateway.succeeded(run)
     assert "Not on a Sunday." in answer
 
@@ -206,7 +206,7 @@ def test_a_persons_word_outlives_the_program_and_the_service(deployment: Deploym
     run = deployment.gateway.submit("keeper", "write c.txt hello")
     deployment.question(run)
     deployment.member("keeper").kill()
-    deployment.decide(run, "approve")
+    deployment.decide(run, "approved")
     deployment.member("keeper").start()
     assert deployment.gateway.succeeded(run).endswith("wrote c.txt")
     assert (deployment.folder / "keeper" / "c.txt").read_text() == "hello"

@@ -329,7 +329,7 @@ def test_a_killed_gateway_loses_no_event_and_begins_nothing_twice(
 def test_a_decision_elsewhere_counts(client: OpenAI, gateway: Gateway, books: Path) -> None:
     asked = client.responses.create(model="clerk", input=f"refund {books} 900")
     (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
-    assert decide(gateway, request.id, "approve").status_code == 200
+    assert decide(gateway, request.id, "approved").status_code == 200
     answer = client.responses.create(
         model="clerk",
         previous_response_id=asked.id,
@@ -350,7 +350,7 @@ def test_a_word_on_what_was_decided_elsewhere_finds_the_answer(
     asked = client.chat.completions.with_raw_response.create(model="chief", messages=chat)
     run, question = asked.headers["X-Cadre-Run"], asked.parse().choices[0].message.content
     (held,) = gateway.request("GET", f"/v1/approvals?run={run}").json()["approvals"]
-    gateway.request("POST", f"/v1/approvals/{held['call']}", json={"decision": "approve"})
+    gateway.request("POST", f"/v1/approvals/{held['call']}", json={"verdict": "approved"})
     gateway.finished(run)
     chat += [{"role": "assistant", "content": question}, {"role": "user", "content": "approve"}]
     answer = client.chat.completions.with_raw_response.create(model="chief", messages=chat)

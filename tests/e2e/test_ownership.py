@@ -157,7 +157,7 @@ def test_a_key_on_a_run_that_several_reach_is_each_ones_own(callers: dict[str, C
     check("signals/ready", {"x": 1})
     assert callers["ann"].ask("POST", f"/v1/runs/{run}/cancel").status_code == 202
     eventually(lambda: has_ended(callers["ann"], run), what="the run is cancelled")
-    for verb, forked in (("fork", {"at": 1}), ("continue", {})):
+    for verb, forked in (("fork", {"at": 1}), ("resume", {})):
         runs = check(verb, forked)
         for caller in reaching:
             # A fork is for the same person where its maker may name people, else for the maker's own.

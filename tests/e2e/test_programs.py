@@ -225,7 +225,7 @@ def test_a_request_of_a_dead_life_is_refused(deployment: ProgramStack) -> None:
     assert deployment.lines("effects") == ["1"]
 
 
-@pytest.mark.parametrize("verdict", ["approve", "reject"])
+@pytest.mark.parametrize("verdict", ["approved", "rejected"])
 def test_an_approval_outlasts_the_process_that_waits_for_it(deployment: ProgramStack, verdict: str) -> None:
     deployment.begin()
     run = deployment.gateway.submit("held", "booking go")
@@ -235,12 +235,10 @@ def test_an_approval_outlasts_the_process_that_waits_for_it(deployment: ProgramS
     eventually(lambda: not Path(f"/proc/{pid}").exists(), what="only the journal is left of it")
     assert deployment.lines("effects") == []
     path = f"/v1/approvals/{held['call']}"
-    deployment.gateway.request(
-        "POST", path, json={"decision": verdict, "feedback": "Why?"}
-    ).raise_for_status()
+    deployment.gateway.request("POST", path, json={"verdict": verdict, "feedback": "Why?"}).raise_for_status()
     result = deployment.gateway.finished(run)
     assert len(deployment.lines("pids")) == 2
-    if verdict == "approve":
+    if verdict == "approved":
         assert (result["state"], deployment.lines("effects")) == ("success", ["1"])
     else:
         assert (result["error"]["code"], deployment.lines("effects")) == ("program-failed", [])

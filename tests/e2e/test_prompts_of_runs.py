@@ -46,7 +46,7 @@ def worded(folder: Path, words: str) -> None:
 
 def paid(gateway: Gateway, run: str) -> object:
     (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     return gateway.succeeded(run)
 
 

@@ -141,12 +141,12 @@ def test_killed_agents_and_gateways_on_both_sides_give_one_result(both: Both) ->
 
 
 def test_what_it_asks_is_asked_here(both: Both) -> None:
-    for verdict, outcome in (("approve", "filed against Ann"), ("reject", "did not allow")):
+    for verdict, outcome in (("approved", "filed against Ann"), ("rejected", "did not allow")):
         run = both.gateway.submit("boss", "have legal: please sue Ann")
         held = both.gateway.wait_for(run, "approval.requested")["event"]
         assert held["kind"] == "question"
         assert held["arguments"]["asked"][0]["arguments"] == {"against": "Ann"}
-        answer = both.gateway.request("POST", f"/v1/approvals/{held['call']}", json={"decision": verdict})
+        answer = both.gateway.request("POST", f"/v1/approvals/{held['call']}", json={"verdict": verdict})
         assert answer.status_code == 200, answer.text
         assert outcome in both.gateway.succeeded(run)
 

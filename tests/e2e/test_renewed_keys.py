@@ -38,7 +38,7 @@ def test_new_keys_for_services_at_work(tmp_path: Path) -> None:
             what="all are back with their new keys",
             state=returns,
         )
-        decided = gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"})
+        decided = gateway.request("POST", f"/v1/approvals/{call}", json={"verdict": "approved"})
         assert decided.status_code < 300, decided.text
         assert gateway.succeeded(run) == "first"
         assert books.read_text() == "wipe\n"

@@ -173,7 +173,7 @@ def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: st
         return run, gateway.wait_for(run, "approval.requested")["event"]["call"]
 
     def approve(call: str) -> None:
-        decided = gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"})
+        decided = gateway.request("POST", f"/v1/approvals/{call}", json={"verdict": "approved"})
         assert decided.status_code < 300, decided.text
 
     names = ("books", "papers", "letters")

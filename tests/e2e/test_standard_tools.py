@@ -44,18 +44,18 @@ def test_a_question_survives_the_death_of_everybody(stack: Stack, gateway: Gatew
         service.kill()
     stack.start_all()
     arguments = {"question": "Which colour?", "answer": "red"}
-    assert decide(gateway, call["call"], "correct", arguments=arguments).status_code == 200
+    assert decide(gateway, call["call"], "corrected", arguments=arguments).status_code == 200
     assert "red" in gateway.finished(run)["output"]
 
 
 def test_a_question_may_stay_unanswered(gateway: Gateway) -> None:
     run = gateway.submit("guide", "ask: Which colour?")
     (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "approve").status_code == 200
+    assert decide(gateway, call["call"], "approved").status_code == 200
     assert gateway.finished(run)["output"] == NO_ANSWER
     run = gateway.submit("guide", "ask: Which colour?")
     (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "reject", feedback="Choose yourself.").status_code == 200
+    assert decide(gateway, call["call"], "rejected", feedback="Choose yourself.").status_code == 200
     assert "Choose yourself." in gateway.finished(run)["output"]
 
 

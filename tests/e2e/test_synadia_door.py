@@ -156,7 +156,7 @@ async def test_a_word_from_elsewhere_counts_as_well(stack: Stack, gateway: Gatew
             if isinstance(one, Query):
                 (call,) = gateway.request("GET", "/v1/approvals").json()["approvals"]
                 answer = gateway.request(
-                    "POST", f"/v1/approvals/{call['call']}", json={"decision": "approve"}
+                    "POST", f"/v1/approvals/{call['call']}", json={"verdict": "approved"}
                 )
                 assert answer.status_code in (200, 202)
             elif isinstance(one, ResponseChunk):

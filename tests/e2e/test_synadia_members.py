@@ -54,11 +54,11 @@ class Deployment(NamedTuple):
         file.write_text(FILE.format(name=name, session=session, more=more))
         return self.stack.add(name, "cadre.cli.main", "member", file, start=start)
 
-    def decide(self, run: str, decision: str, **word: str) -> dict[str, Any]:
+    def decide(self, run: str, verdict: str, **word: str) -> dict[str, Any]:
         """Decides what a run asks a person, and returns that."""
         asked: dict[str, Any] = self.gateway.wait_for(run, "approval.requested")["event"]
         answer = self.gateway.request(
-            "POST", f"/v1/approvals/{asked['call']}", json={"decision": decision, **word}
+            "POST", f"/v1/approvals/{asked['call']}", json={"verdict": verdict, **word}
         )
         assert answer.status_code in (200, 202), answer.text
         return asked
@@ -98,13 +98,13 @@ def test_files_go_both_ways(deployment: Deployment) -> None:
 
 
 def test_a_question_is_a_persons_to_answer(deployment: Deployment) -> None:
-    for decision, word, told in (
-        ("approve", {}, "told: approve"),
-        ("reject", {"feedback": "not today"}, "told: reject: not today"),
-        ("approve", {"feedback": "the second"}, "told: the second"),
+    for verdict, word, told in (
+        ("approved", {}, "told: approve"),
+        ("rejected", {"feedback": "not today"}, "told: reject: not today"),
+        ("approved", {"feedback": "the second"}, "told: the second"),
     ):
         run = deployment.gateway.submit("stock", "ask Delete all?")
-        asked = deployment.decide(run, decision, **word)
+        asked = deployment.decide(run, verdict, **word)
         assert asked["reason"] == "Delete all?"
         assert deployment.gateway.succeeded(run) == told
 
@@ -164,7 +164,7 @@ def test_a_question_outlives_who_passes_it_on(deployment: Deployment) -> None:
     run = deployment.gateway.submit("stock", "ask Still there?")
     deployment.gateway.wait_for(run, "approval.requested")
     deployment.stack.services["stock"].kill()
-    deployment.decide(run, "approve", feedback="yes")
+    deployment.decide(run, "approved", feedback="yes")
     deployment.stack.services["stock"].start()
     assert deployment.gateway.succeeded(run) == "told: yes"
 

@@ -182,11 +182,11 @@ def test_a_run_that_was_out_of_steps_goes_on(cadre: Commands, gateway: Gateway) 
 def test_a_run_out_of_steps_is_gone_on_with(gateway: Gateway, cadre: Commands, counted: str) -> None:
     run = gateway.submit("solo", "count to 60", max_steps=58)
     assert gateway.finished(run)["state"] == "max_steps_error"
-    done = cadre("continue", run, "--steps", 10, "-o", "json")
+    done = cadre("resume", run, "--steps", 10, "-o", "json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["output"]) == (0, "60 numbers"), done.stderr
     assert result["forked_from"] == {"run": run, "at": 59}
-    answer = gateway.request("POST", f"/v1/runs/{counted}/continue", json={})
+    answer = gateway.request("POST", f"/v1/runs/{counted}/resume", json={})
     assert (answer.status_code, answer.json()["code"]) == (422, "cannot-fork")
     assert counted in answer.json()["detail"]
 

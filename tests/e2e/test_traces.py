@@ -188,7 +188,7 @@ def test_a_run_that_slept_and_woke_elsewhere_is_one_tree(
     for name in ("worker", "boss", "tools", "tracer"):
         stack.services[name].kill()
     stack.start_all()
-    assert decide(gateway, held["call"], "approve").status_code in (200, 202)
+    assert decide(gateway, held["call"], "approved").status_code in (200, 202)
     gateway.succeeded(run)
     receiver.start()
     spans = sound(stack, receiver, run)
@@ -230,7 +230,7 @@ def test_a_trace_without_a_backend(gateway: Gateway, marks: Path) -> None:
     going = gateway.request("GET", f"/v1/runs/{run}/trace").json()
     still = {span["name"] for span in going["spans"] if span.get("open")}
     assert {"invoke_workflow boss", "wait_approval refund"} <= still
-    assert decide(gateway, held["call"], "approve").status_code == 200
+    assert decide(gateway, held["call"], "approved").status_code == 200
     gateway.succeeded(run)
     found = gateway.request("GET", f"/v1/runs/{run}/trace").json()
     assert (found["trace"], found["spans"][0]["name"]) == (trace_id(run), "invoke_workflow boss")

@@ -27,8 +27,8 @@ def waiting(gateway: Gateway, run: str, count: int = 1) -> list[dict[str, Any]]:
     return found
 
 
-def decide(gateway: Gateway, call: str, decision: str, **fields: Any) -> httpx2.Response:
-    content = {"decision": decision, "by": "ann", **fields}
+def decide(gateway: Gateway, call: str, verdict: str, **fields: Any) -> httpx2.Response:
+    content = {"verdict": verdict, "by": "ann", **fields}
     return gateway.request("POST", f"/v1/approvals/{call}", json=content)
 
 

@@ -165,7 +165,7 @@ async def test_an_approver_decides_and_does_nothing_else(world: World) -> None:
         assert (await approver.post(f"/v1/runs/{run}/cancel")).status_code == 403
         started = await approver.post("/v1/runs", json={"agent": "boss", "task": "x"})
         assert (started.status_code, started.json()["code"]) == (403, "forbidden")
-        decided = await approver.post(f"/v1/approvals/{run}_1_0", json={"decision": "approve"})
+        decided = await approver.post(f"/v1/approvals/{run}_1_0", json={"verdict": "approved"})
         assert decided.json()["code"] == "unknown-approval"
 
 

@@ -68,11 +68,11 @@ async def listed(world: World, ids: list[str]) -> list[dict[str, Any]]:
 
 
 async def decide(
-    world: World, call: str, decision: str, user: str = "", **fields: Any
+    world: World, call: str, verdict: str, user: str = "", **fields: Any
 ) -> tuple[int, dict[str, Any]]:
     headers = {"traceparent": CALLER} | ({"Cadre-User": user} if user else {})
     answer = await world.http.post(
-        f"/v1/approvals/{call}", json={"decision": decision, **fields}, headers=headers
+        f"/v1/approvals/{call}", json={"verdict": verdict, **fields}, headers=headers
     )
     return answer.status_code, answer.json()
 
@@ -90,22 +90,22 @@ async def decisions(world: World, run: str) -> list[Decision]:
 async def test_a_decision_for_an_absent_agent_lies_in_its_inbox(world: World) -> None:
     scribe, (call,) = await held(world, "clerk", {"amount": 500})
     started = time.monotonic()
-    status, body = await decide(world, call, "approve", user="ann", by="bob", feedback="fine")
+    status, body = await decide(world, call, "approved", user="ann", by="bob", feedback="fine")
     assert (status, body["verdict"], body["by"], body["at"]) == (202, "approved", "ann", None)
     assert time.monotonic() - started < 4
     (record,) = await decisions(world, scribe.run)
     assert (record.call, record.verdict, record.sender, record.feedback) == (call, "approved", "ann", "fine")
     assert (record.run, record.tree, record.trace) == (scribe.run, scribe.run, CALLER)
 
-    await decide(world, call, "reject", user="carl")
+    await decide(world, call, "rejected", user="carl")
     first, second = await decisions(world, scribe.run)
     assert first.id != second.id
     # The agent, back again, takes the second one up first.
     await scribe.write(
         ev.ApprovalDecided(call=call, verdict="rejected", sender="carl"), ev.StepFinished(step=1)
     )
-    assert (await decide(world, call, "approve"))[0] == 409
-    status, body = await decide(world, call, "reject")
+    assert (await decide(world, call, "approved"))[0] == 409
+    status, body = await decide(world, call, "rejected")
     assert (status, body["by"]) == (200, "carl")
 
 
@@ -114,7 +114,7 @@ async def test_who_decides_is_told_in_any_script(world: World, charset: str) -> 
     _, (call,) = await held(world, "clerk", {"amount": 500})
     name = "Zoë" if charset == "latin-1" else "Zoë Łęcka 王"
     answer = await world.http.post(
-        f"/v1/approvals/{call}", json={"decision": "approve"}, headers={b"Cadre-User": name.encode(charset)}
+        f"/v1/approvals/{call}", json={"verdict": "approved"}, headers={b"Cadre-User": name.encode(charset)}
     )
     assert (answer.status_code, answer.json()["by"]) == (202, name)
 
@@ -123,14 +123,14 @@ async def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(world: W
     """`boss` is alive as far as anybody knows."""
     _, (call,) = await held(world, "boss", {"amount": 500})
     started = time.monotonic()
-    status, body = await decide(world, call, "approve")
+    status, body = await decide(world, call, "approved")
     assert (status, body["at"], body["by"]) == (202, None, "gateway")
     assert 4 < time.monotonic() - started < 15
 
 
 async def test_the_answer_comes_with_the_entry_that_accounts_for_the_decision(world: World) -> None:
     scribe, (call,) = await held(world, "boss", {"amount": 500})
-    asking = asyncio.create_task(decide(world, call, "correct", arguments={"amount": 5}))
+    asking = asyncio.create_task(decide(world, call, "corrected", arguments={"amount": 5}))
 
     [record] = await until(lambda: decisions(world, scribe.run))
     scribe.cause = record.id
@@ -151,14 +151,14 @@ async def test_the_answer_comes_with_the_entry_that_accounts_for_the_decision(wo
         {"amount": 500},
         body,
     )
-    assert (await decide(world, call, "correct", arguments={"amount": 5}))[0] == 200
-    assert (await decide(world, call, "correct", arguments={"amount": 6}))[0] == 409
+    assert (await decide(world, call, "corrected", arguments={"amount": 5}))[0] == 200
+    assert (await decide(world, call, "corrected", arguments={"amount": 6}))[0] == 409
 
 
 async def test_a_correction_that_the_agent_cannot_make_is_told(world: World) -> None:
     """What it was checked against has changed between."""
     scribe, (call,) = await held(world, "boss", {"amount": 500})
-    asking = asyncio.create_task(decide(world, call, "correct", arguments={"amount": 5}))
+    asking = asyncio.create_task(decide(world, call, "corrected", arguments={"amount": 5}))
 
     [sent] = await until(lambda: decisions(world, scribe.run))
     scribe.cause = sent.id
@@ -202,7 +202,7 @@ async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world:
         "$ref": "#/components/schemas/RulingBody"
     }
     assert set(path["post"]["responses"]) >= {"200", "202", "default"}
-    assert schemas["RulingBody"]["required"] == ["decision"]
+    assert schemas["RulingBody"]["required"] == ["verdict"]
     assert {"verdict", "by", "at"} <= set(schemas["ApprovalDecision"]["properties"])
     assert {"schema", "decision", "expires_at"} <= set(schemas["Approval"]["properties"])
     assert {"deadline", "budget"} <= set(schemas["Submission"]["properties"])

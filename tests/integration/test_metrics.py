@@ -82,7 +82,7 @@ def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path)
     now = scraped(gateway.service)
     assert total(now, "cadre_runs", cadre_run_state="waiting", gen_ai_agent_name="worker") == 1
     assert total(now, "cadre_approvals_oldest_age_seconds") > 0
-    assert decide(gateway, held["call"], "approve").status_code in (200, 202)
+    assert decide(gateway, held["call"], "approved").status_code in (200, 202)
     assert gateway.finished(run)["state"] == "success", stack.logs()
 
     boss, worker = (scraped(stack.services[name]) for name in ("boss", "worker"))

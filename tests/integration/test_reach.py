@@ -147,7 +147,7 @@ async def test_a_key_for_a_member_neither_sees_nor_decides_its_calls_in_anothers
         assert (seen["status"], "inputRequests" in seen) == ("working", False)
         await task(clerks, "tasks/update", tree.member, inputResponses={tree.call: YES})
         assert await is_pending(world, tree.call)
-        ruled = await tool(clerks, "cadre_decide", call=tree.call, decision="approve")
+        ruled = await tool(clerks, "cadre_decide", call=tree.call, verdict="approved")
         assert ruled["isError"]
         assert await is_pending(world, tree.call)
         shown = await tool(clerks, "cadre_get_run", run=tree.member)

@@ -83,7 +83,7 @@ def a2a(method: str, **params: Any) -> dict[str, Any]:
 
 
 def word(held: CachedRun, **fields: str) -> dict[str, Any]:
-    parts = [{"data": {"call": held.call, "decision": "approve"}}]
+    parts = [{"data": {"call": held.call, "verdict": "approved"}}]
     said = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": parts, "taskId": held.run, **fields}
     return a2a("SendMessage", message=said, configuration={"returnImmediately": True})
 
@@ -95,7 +95,7 @@ def requests_of(one: CachedRun) -> dict[str, tuple[str, str, Any]]:
     output = {"type": "function_call_output", "call_id": one.call, "output": "ok"}
     allowed = {"type": "mcp_approval_response", "approval_request_id": one.call, "approve": True}
     resume: dict[str, Any] = {"threadId": "t", "runId": "r", "messages": []}
-    resume["resume"] = [{"interruptId": one.call, "status": "resolved", "payload": {"decision": "approve"}}]
+    resume["resume"] = [{"interruptId": one.call, "status": "resolved", "payload": {"verdict": "approved"}}]
     tool = {"id": "m", "role": "tool", "toolCallId": one.call, "content": "ok"}
     return {
         "response": ("GET", f"{RESPONSES}/{response}", None),

@@ -77,10 +77,10 @@ def test_what_is_no_object(text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "ruling"),
     [
-        ("a", {"decision": "approve", "feedback": ""}),
-        (" Approve  fine ", {"decision": "approve", "feedback": "fine"}),
-        ("r he was paid", {"decision": "reject", "feedback": "he was paid"}),
-        ('c {"amount": 5}', {"decision": "correct", "arguments": {"amount": 5}}),
+        ("a", {"verdict": "approved", "feedback": ""}),
+        (" Approve  fine ", {"verdict": "approved", "feedback": "fine"}),
+        ("r he was paid", {"verdict": "rejected", "feedback": "he was paid"}),
+        ('c {"amount": 5}', {"verdict": "corrected", "arguments": {"amount": 5}}),
         ("l", None),
     ],
 )

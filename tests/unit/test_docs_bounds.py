@@ -21,7 +21,7 @@ from cadre_gateway.requests.body import (
     RulingBody,
     Submission,
 )
-from cadre_gateway.starting.fork import ContinueBody, ForkBody
+from cadre_gateway.starting.fork import ForkBody, ResumeBody
 from generate.shapes import shape
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -79,7 +79,7 @@ def test_the_page_on_http_names_every_event() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [Submission, BudgetBody, MessageBody, EditBody, CancelBody, ForkBody, ContinueBody, RulingBody]
+    "kind", [Submission, BudgetBody, MessageBody, EditBody, CancelBody, ForkBody, ResumeBody, RulingBody]
 )
 def test_the_page_on_http_names_every_key_of_a_body(kind: type[msgspec.Struct]) -> None:
     page = (DOCS / "http-api.md").read_text()

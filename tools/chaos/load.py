@@ -179,7 +179,7 @@ class Load:
     async def _correct(self, client: httpx2.AsyncClient, order: Order, call: str) -> None:
         """A person agrees to a solution, but for the job of its first call."""
         edit = {"call": 1, "arguments": {"job": f"{order.number}.s{CORRECTED}"}}
-        body = {"decision": "approve", "edits": [edit], "by": "somebody"}
+        body = {"verdict": "approved", "edits": [edit], "by": "somebody"}
         await self._insist(client, "POST", f"/v1/approvals/{call}", json=body)
 
 

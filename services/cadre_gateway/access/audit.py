@@ -25,7 +25,7 @@ ACTIONS = {
     "PATCH /v1/runs/{run}/queue": "run.edit_queue",
     "PATCH /v1/runs/{run}/plan": "run.edit_plan",
     "POST /v1/runs/{run}/fork": "run.fork",
-    "POST /v1/runs/{run}/continue": "run.continue",
+    "POST /v1/runs/{run}/resume": "run.resume",
     "DELETE /v1/runs/{run}": "run.erase",
     "POST /v1/runs/import": "run.import",
     "POST /v1/index/rebuild": "index.rebuild",

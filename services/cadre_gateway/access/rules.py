@@ -62,7 +62,7 @@ RULES: list[RouteRule] = [
     *rules_of_path("/v1/runs/{run}/queue", "run", get="read", patch="act"),
     *rules_of_path("/v1/runs/{run}/plan", "run", get="read", patch="act"),
     *rules_of_path("/v1/runs/{run}/fork", "tree", post="act"),
-    *rules_of_path("/v1/runs/{run}/continue", "tree", post="act"),
+    *rules_of_path("/v1/runs/{run}/resume", "tree", post="act"),
     *rules_of_path("/v1/runs/{run}/files", "tree", get="read"),
     *rules_of_path("/v1/runs/{run}/files/{path}", "tree", get="read", put="act", delete="act"),
     # Who knows the 256 bits of a blob's name has read them in a run that they reach.

@@ -1,13 +1,13 @@
-"""Read a person's decision on pending calls, from JSON `{decision, arguments, feedback}` or from a word in a chat."""
+"""Read a person's decision on pending calls, from JSON `{verdict, arguments, feedback}` or from a word in a chat."""
 
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.doors.progress import PendingAnswer, Progress
-from cadre_gateway.requests.body import VERDICTS, Ruling
+from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.problems import invalid
 
 OVERTAKEN = frozenset({"already-decided", "approval-expired", "approval-dropped", "run-ended"})
@@ -35,12 +35,13 @@ def said(verdict: Verdict, by: str, feedback: str = "", arguments: dict[str, Any
 
 def ruling_of(data: dict[str, Any], by: str) -> Ruling:
     """The decision that the data says: with arguments a call is corrected. Raises a 422 problem."""
-    decision, arguments = str(data.get("decision", "")).lower(), data.get("arguments")
-    if decision not in VERDICTS or not isinstance(arguments, dict | None):
+    verdict: Verdict = data.get("verdict")  # type: ignore[assignment]  # the next line checks it
+    arguments = data.get("arguments")
+    if verdict not in get_args(Verdict) or not isinstance(arguments, dict | None):
         raise invalid(
-            "a call that waits is answered with {decision: approve | reject | correct, arguments, feedback}"
+            "a call that waits is answered with {verdict: approved | rejected | corrected, arguments, feedback}"
         )
-    verdict, feedback = VERDICTS[decision], str(data.get("feedback", ""))
+    feedback = str(data.get("feedback", ""))
     if arguments is not None and verdict != "rejected":
         return said("corrected", by, feedback, arguments)
     return said(verdict, by, feedback)

@@ -18,7 +18,7 @@ from cadre.protocol.usage import Budget
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
-from cadre.structs import misfit_of
+from cadre.structs import choices_at, misfit_of
 from cadre_gateway.requests.problems import Problem, invalid
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -47,16 +47,6 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 Labels = Annotated[dict[str, Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=16)]
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
-
-VERDICTS: dict[str, Verdict] = {
-    "approve": "approved",
-    "approved": "approved",
-    "reject": "rejected",
-    "rejected": "rejected",
-    "correct": "corrected",
-    "corrected": "corrected",
-}
-"""The words for a decision, in lower case."""
 
 
 class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,20 +151,19 @@ class EditBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of POST /v1/approvals/{call}."""
 
-    decision: str
-    """`approve`, `reject` or `correct`."""
+    verdict: Verdict
     feedback: str = ""
     """Tells the model why the call was rejected or corrected."""
     tool: str | None = None
-    """The tool or team member to call instead, with `correct`."""
+    """The tool or team member to call instead, with `corrected`."""
     arguments: dict[str, Any] | None = None
-    """With `correct`: these take the place of the call's own of the same names; of another `tool` they are all."""
+    """With `corrected`: these take the place of the call's own of the same names; of another `tool` they are all."""
     replace: bool = False
-    """With `correct`: `arguments` are all arguments, none of the call's own stays."""
+    """With `corrected`: `arguments` are all arguments, none of the call's own stays."""
     only: list[int] | None = None
-    """With `approve`, of a question that proposes calls: the numbers of those that are made, from 1."""
+    """With `approved`, of a question that proposes calls: the numbers of those that are made, from 1."""
     edits: list[CallEdit] = []
-    """With `approve`, of a question that proposes calls: calls that are changed, dropped or added first."""
+    """With `approved`, of a question that proposes calls: calls that are changed, dropped or added first."""
     by: str = ""
     """Who decides; the header `Cadre-User` counts before it."""
 
@@ -232,7 +221,8 @@ def parse(data: bytes, kind: type[B]) -> B:
             text = f"unknown key {misfit.unknown!r}{where}; known keys: {known}"
             raise Problem(422, "invalid-request", text, field=field) from error
         more = {"field": misfit.place} if misfit.place else {}
-        raise Problem(422, "invalid-request", str(error), **more) from error
+        text = f"{error}{choices_at(kind, misfit.place)}"
+        raise Problem(422, "invalid-request", text, **more) from error
 
 
 @contextlib.contextmanager
@@ -329,16 +319,14 @@ def _check_size(found: Submission) -> None:
 def ruling(data: bytes, user: str | None) -> Ruling:
     """The body of a decision, checked; `user` decides, else the person that it names. Raises a 400 or 422 problem."""
     found = parse(data, RulingBody)
-    verdict = VERDICTS.get(found.decision.lower())
-    if verdict is None:
-        raise invalid(f"decision: {found.decision!r} is none: write approve, reject or correct")
+    verdict = found.verdict
     changes = found.tool is not None or found.arguments is not None
     if (changes or found.replace) and verdict != "corrected":
-        raise invalid('tool, arguments and replace are what `"decision": "correct"` changes; leave them out')
+        raise invalid('tool, arguments and replace are what `"verdict": "corrected"` changes; leave them out')
     if verdict == "corrected" and not changes:
         raise invalid("a correction changes something: give arguments, tool, or both")
     if (found.edits or found.only is not None) and (verdict != "approved" or (found.edits and found.only)):
-        raise invalid('edits, or only, come with `"decision": "approve"`; leave the other out')
+        raise invalid('edits, or only, come with `"verdict": "approved"`; leave the other out')
     by = (user or found.by).strip()
     if len(by) > _MAX_NAME_CHARS or not by.isprintable():
         raise invalid(

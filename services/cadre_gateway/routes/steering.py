@@ -172,7 +172,7 @@ def approvals_router(approvals: Approvals, decisions: ApprovalDecisions) -> APIR
         """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
         moment (it is kept and will count), 409 when another was first."""
         wanted = body.ruling(await body.read(request), utf8(cadre_user))
-        note(request, by=wanted.by, decision=wanted.verdict, tool=wanted.tool or "")
+        note(request, by=wanted.by, verdict=wanted.verdict, tool=wanted.tool or "")
         ruled = await decisions.decide(call, wanted, traceparent, caller_of(request).titles)
         answer = json_answer(ruled, 202 if ruled.at is None else 200)
         answer.headers.update(trace_headers(tree_of(call)))

@@ -35,7 +35,7 @@ from cadre_gateway.requests.parameters import MAX_SEQ
 from cadre_gateway.requests.problems import Problem, answer_deadline, note_progress
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.openapi import accepted, json_answer
-from cadre_gateway.starting.fork import ContinueBody, ForkBody, Forker
+from cadre_gateway.starting.fork import ForkBody, Forker, ResumeBody
 from cadre_gateway.steering.run_end import Eraser, Gone
 from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import Arrived, RunImporter
@@ -96,12 +96,12 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
         return accepted(forked.run, forked.later_files)
 
     @routes.post(
-        "/{run}/continue",
+        "/{run}/resume",
         summary="Go on where a run ended without an answer",
         status_code=202,
-        openapi_extra=openapi.operation(ContinueBody, {"202": ("Accepted", Accepted)}),
+        openapi_extra=openapi.operation(ResumeBody, {"202": ("Accepted", Accepted)}),
     )
-    async def post_continue(
+    async def post_resume(
         run: str,
         request: Request,
         key_header: IdempotencyHeader = None,
@@ -109,10 +109,10 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
     ) -> Response:
         """202 with the id of the new root run; 409 while the other one goes on, 422 when it has its answer."""
         data = await body.read(request) or b"{}"
-        wanted, caller = body.parse(data, ContinueBody), caller_of(request)
-        key = idempotency_key(caller.owner, key_header, f"continue {run}", data)
+        wanted, caller = body.parse(data, ResumeBody), caller_of(request)
+        key = idempotency_key(caller.owner, key_header, f"resume {run}", data)
         async with answer_deadline():
-            forked = await forker.go_on(caller, run, wanted, key, traceparent)
+            forked = await forker.resume(caller, run, wanted, key, traceparent)
         note(request, run=forked.run.id)
         return accepted(forked.run, forked.later_files)
 

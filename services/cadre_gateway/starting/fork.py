@@ -48,8 +48,8 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         check_length("deadline", self.deadline)
 
 
-class ContinueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of POST /v1/runs/{id}/continue."""
+class ResumeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/runs/{id}/resume."""
 
     steps: Count | None = None
     """How many steps more it may take; left out: as many as the run had."""
@@ -104,11 +104,11 @@ class Forker:
         past = await self._past(run)
         return await self._start(past, new, user, wanted, key, traceparent)
 
-    async def go_on(
+    async def resume(
         self,
         caller: Principal,
         run: str,
-        wanted: ContinueBody,
+        wanted: ResumeBody,
         key: IdempotencyKey | None,
         traceparent: str | None,
     ) -> Forked:

@@ -34,7 +34,7 @@ _VERBS_OF_ROOMS = {
         "plan": "Show or edit the plan of a run.",
         "cancel": "Cancel a run and everything below it.",
         "fork": "Start a new run from a step of another.",
-        "continue": "Go on where a run ended without an answer.",
+        "resume": "Go on where a run ended without an answer.",
         "approvals": "List the calls that wait for a person.",
         "approve": "Let a held call be made.",
         "reject": "Turn a held call down.",
@@ -81,7 +81,7 @@ _MODULES = {
         verb: f"steer:{name}"
         for verb, name in {"tell": "tell", "signal": "send_signal", "cancel": "cancel"}.items()
     },
-    "continue": "fork:go_on",
+    "resume": "fork:resume",
     "graph": "check:graph",
     "verify": "replay:verify",
     "test": "replay:test",

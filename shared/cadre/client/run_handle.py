@@ -263,13 +263,13 @@ class AsyncRunHandle:
         body, key = fork_body(at, options), options.get("idempotency_key")
         return await AsyncRunHandle.post(self._client, body, f"{self._path}/fork", key=key)
 
-    async def go_on(self, steps: int | None = None, *, idempotency_key: str | None = None) -> AsyncRunHandle:
+    async def resume(self, steps: int | None = None, *, idempotency_key: str | None = None) -> AsyncRunHandle:
         """Starts a new run that goes on where this one ended without an answer, for so many steps more.
 
         Without `steps` it may take as many steps as this one.
         """
         body = {"steps": steps} if steps is not None else {}
-        return await AsyncRunHandle.post(self._client, body, f"{self._path}/continue", key=idempotency_key)
+        return await AsyncRunHandle.post(self._client, body, f"{self._path}/resume", key=idempotency_key)
 
     async def files(self) -> list[FileEntry]:
         """The files of the workspace, which all runs of its tree share."""

@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import httpx2
 from msgspec import to_builtins
@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from cadre.api.runs import Approval, ApprovalDecision, RunDetail
 from cadre.client.errors import Unreachable
 from cadre.client.transport import RUNS, Transport, typed
-from cadre.protocol.messages import CallEdit
+from cadre.protocol.messages import CallEdit, Verdict
 
 PAGE_SIZE = 200
 
@@ -71,11 +71,11 @@ class RunRequests(Transport):
         """
         some: dict[str, Any] = {"only": [*only]} if only is not None else {}
         some |= {"edits": to_builtins([*edits])} if edits else {}
-        return await self._decide(call, "approve", feedback, by, some)
+        return await self._decide(call, "approved", feedback, by, some)
 
     async def reject(self, call: str, *, feedback: str = "", by: str = "") -> ApprovalDecision:
         """Turn down a call that waits for a person; the model reads the feedback. Raises Conflict as `approve`."""
-        return await self._decide(call, "reject", feedback, by, {})
+        return await self._decide(call, "rejected", feedback, by, {})
 
     async def correct(
         self,
@@ -94,17 +94,17 @@ class RunRequests(Transport):
         """
         changes = {"arguments": arguments, "tool": tool, "replace": replace or None}
         given = {key: value for key, value in changes.items() if value is not None}
-        return await self._decide(call, "correct", feedback, by, given)
+        return await self._decide(call, "corrected", feedback, by, given)
 
     async def _decide(
         self,
         call: str,
-        decision: Literal["approve", "reject", "correct"],
+        verdict: Verdict,
         feedback: str,
         by: str,
         more: Mapping[str, Any],
     ) -> ApprovalDecision:
-        body = {"decision": decision, "feedback": feedback, "by": by, **more}
+        body = {"verdict": verdict, "feedback": feedback, "by": by, **more}
         return typed(await self.request("POST", f"/v1/approvals/{call}", json=body), ApprovalDecision)
 
 

@@ -72,9 +72,9 @@ class RunHandle(Blocking[AsyncRunHandle]):
         """As AsyncRunHandle.fork."""
         return RunHandle(self._wait(self._target.fork(at, **options)), self._loop)
 
-    def go_on(self, steps: int | None = None, *, idempotency_key: str | None = None) -> RunHandle:
-        """As AsyncRunHandle.go_on."""
-        return RunHandle(self._wait(self._target.go_on(steps, idempotency_key=idempotency_key)), self._loop)
+    def resume(self, steps: int | None = None, *, idempotency_key: str | None = None) -> RunHandle:
+        """As AsyncRunHandle.resume."""
+        return RunHandle(self._wait(self._target.resume(steps, idempotency_key=idempotency_key)), self._loop)
 
 
 @explained(HINTS)

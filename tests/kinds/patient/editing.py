@@ -149,7 +149,7 @@ def test_a_question_stands_beside_the_calls_that_wait(tmp_path: Path) -> None:
         whole = gateway.request("GET", f"/v1/approvals/{call}").json()
         assert (whole["kind"], whole["state"], whole["schema"]) == ("question", "pending", None)
         path = f"/v1/approvals/{call}"
-        corrected = gateway.request("POST", path, json={"decision": "correct", "arguments": {"a": 1}})
+        corrected = gateway.request("POST", path, json={"verdict": "corrected", "arguments": {"a": 1}})
         assert corrected.status_code == 422
         stack.services["waiter"].kill()
         stack.services["waiter"].start()

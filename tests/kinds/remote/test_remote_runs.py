@@ -221,8 +221,8 @@ def test_calls_of_a_cadre_are_decided_by_their_ids() -> None:
     assert only(events, ev.ApprovalRequested).reason == 'May I?\npay {"amount":5}\nask_user {}'
     decide(sim, "approved", "Fine.")
     assert in_work(sim).arguments["data"] == [
-        {"call": "x.1", "decision": "approve", "feedback": "Fine."},
-        {"call": "x.2", "decision": "correct", "arguments": {"answer": "Fine."}},
+        {"call": "x.1", "verdict": "approved", "feedback": "Fine."},
+        {"call": "x.2", "verdict": "corrected", "arguments": {"answer": "Fine."}},
     ]
 
 

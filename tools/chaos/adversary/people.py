@@ -64,14 +64,13 @@ class People:
         """Two people say the opposite at once, each to another gateway, and each again when nobody answers."""
         if any(ruling.call == call for ruling in self.seen.rulings):
             return []
-        words = zip(("approve", "reject"), self._gateways, strict=True)
+        words = zip(("approved", "rejected"), self._gateways, strict=True)
         return [asyncio.create_task(self._rule(call, word, gateway)) for word, gateway in words]
 
     async def _rule(self, call: str, word: str, gateway: str) -> None:
-        answer = await self._insist(gateway, "POST", f"/v1/approvals/{call}", {"decision": word, "by": word})
-        wanted = {"approve": "approved", "reject": "rejected"}[word]
+        answer = await self._insist(gateway, "POST", f"/v1/approvals/{call}", {"verdict": word, "by": word})
         verdict = answer.json().get("verdict", "") if answer.is_success else ""
-        self.seen.rulings.append(Ruling(call, wanted, answer.status_code, verdict))
+        self.seen.rulings.append(Ruling(call, word, answer.status_code, verdict))
 
     async def _insist(
         self, url: str, method: str, path: str, body: dict[str, Any], headers: dict[str, str] | None = None

@@ -320,7 +320,7 @@ def _read(params: Json, kind: type[msgspec.Struct]) -> Any:
 
 
 _HOW = (
-    "answer it with a data part {call, decision: approve | reject | correct, arguments, feedback} for each call, or"
+    "answer it with a data part {call, verdict: approved | rejected | corrected, arguments, feedback} for each call, or"
     " with `approve` or `reject: why` as text"
 )
 

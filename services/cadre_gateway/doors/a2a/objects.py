@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 
 from cadre.api.runs import RunSummary
 from cadre.journal.events import RunFinished
-from cadre.protocol.messages import Task
+from cadre.protocol.messages import Task, Verdict
 from cadre.protocol.tagged import for_people
 from cadre_gateway.doors.messages import MessageContent
 from cadre_gateway.doors.progress import PendingAnswer, Progress
@@ -225,7 +225,7 @@ def _question(call: str, held: PendingAnswer) -> list[Json]:
     request = held.request
     asked = request.reason or f"{request.name} waits for approval"
     data: Json = {"call": call, "tool": request.name, "arguments": for_people(request.arguments)}
-    data |= {"reason": request.reason, "decisions": ["approve", "reject", "correct"]}
+    data |= {"reason": request.reason, "verdicts": [*get_args(Verdict)]}
     if request.expires_at is not None:
         data["expires_at"] = _time(request.expires_at)
     return [{"text": asked}, {"data": data, "mediaType": "application/json"}]

@@ -168,7 +168,7 @@ class Turns:
                 rulings[call] = said("rejected", sender.name)
             else:
                 payload = answer.payload if isinstance(answer.payload, dict) else {}
-                rulings[call] = ruling_of({"decision": "approve", **payload}, sender.name)
+                rulings[call] = ruling_of({"verdict": "approved", **payload}, sender.name)
         return await self._decide(agent, rulings, sender, are_callers=False)
 
     async def _answer(self, agent: str, results: dict[str, str], sender: DoorSender) -> Place:

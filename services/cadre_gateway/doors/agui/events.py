@@ -21,11 +21,11 @@ Json = dict[str, Any]
 _ANSWER_SCHEMA = {
     "type": "object",
     "properties": {
-        "decision": {"type": "string", "enum": ["approve", "reject", "correct"]},
+        "verdict": {"type": "string", "enum": ["approved", "rejected", "corrected"]},
         "arguments": {"type": "object"},
         "feedback": {"type": "string"},
     },
-    "required": ["decision"],
+    "required": ["verdict"],
 }
 
 

@@ -160,7 +160,7 @@ def _note_for_audit(request: Request, data: bytes) -> None:
     elif method == "tools/call" and params.get("name") in RECORDED:
         arguments = params.get("arguments")
         given = arguments if isinstance(arguments, dict) else {}
-        told = {key: str(given[key])[:_MAX_CHARS] for key in ("run", "call", "decision") if key in given}
+        told = {key: str(given[key])[:_MAX_CHARS] for key in ("run", "call", "verdict") if key in given}
         note(request, tool=params["name"], **told)
     else:
         leave_out(request)

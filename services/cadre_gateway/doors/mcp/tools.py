@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import anyio
 import msgspec
@@ -23,6 +23,7 @@ from mcp_types import (
 
 from cadre.api.runs import RunSummary, State
 from cadre.protocol.cards import Presence
+from cadre.protocol.messages import Verdict
 from cadre.protocol.tagged import for_people
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.access.principal import Principal, Right, caller_of
@@ -250,11 +251,11 @@ class SendMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Decide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Says a person's decision on a call that waits for one. Ask the person first. `correct` makes the call with these
-    `arguments` in place of its own of the same names; so a question is answered, with `{"answer": …}`."""
+    """Says a person's decision on a call that waits for one. Ask the person first. `corrected` makes the call with
+    these `arguments` in place of its own of the same names; so a question is answered, with `{"answer": …}`."""
 
     call: str
-    decision: Literal["approve", "reject", "correct"]
+    verdict: Verdict
     feedback: str = ""
     arguments: dict[str, Any] | None = None
 
@@ -366,7 +367,7 @@ class RunTools:
 
     async def _decide(self, context: Context, asked: Decide) -> CallToolResult:
         await self._check(context, "call", asked.call)
-        told = {"decision": asked.decision, "feedback": asked.feedback, "arguments": asked.arguments}
+        told = {"verdict": asked.verdict, "feedback": asked.feedback, "arguments": asked.arguments}
         ruling = body.ruling(msgspec.json.encode(told), _by(context))
         titles = caller_of(request_of(context)).titles
         traceparent = request_of(context).headers.get("traceparent")

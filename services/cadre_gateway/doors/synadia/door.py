@@ -326,6 +326,6 @@ def _ruling(held: PendingAnswer, answer: Envelope, sender: DoorSender) -> Ruling
     if word is None:
         return said("rejected", sender.name, text.strip())
     if arguments is not None and word.verdict == "approved":
-        told = {"decision": "correct", "arguments": arguments, "feedback": word.feedback}
+        told = {"verdict": "corrected", "arguments": arguments, "feedback": word.feedback}
         return ruling_of(told, sender.name)
     return said(word.verdict, sender.name, word.feedback)

@@ -68,7 +68,7 @@ class Member:
         elif message.id not in work.record.messages:
             work.record.messages.append(message.id)
             for one in message.data:
-                is_yes, feedback = one.get("decision") == "approve", str(one.get("feedback") or "")
+                is_yes, feedback = one.get("verdict") == "approved", str(one.get("feedback") or "")
                 work.rule(str(one.get("call")), is_yes=is_yes, feedback=feedback)
         work.go_on()
         return self._told(work)

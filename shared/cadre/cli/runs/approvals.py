@@ -56,7 +56,7 @@ def approve(call: str, feedback: str, only: tuple[int, ...], edits: tuple[str, .
     Of a question that proposes calls all are made; with --only those alone, with --edit as it changes, drops and adds
     them. Both options may be given several times.
     """
-    content: dict[str, Any] = {"decision": "approve", "feedback": feedback}
+    content: dict[str, Any] = {"verdict": "approved", "feedback": feedback}
     content |= {"only": [*only]} if only else {}
     content |= {"edits": [json_object("--edit", edit) for edit in edits]} if edits else {}
     return decide(call, content, output)
@@ -68,7 +68,7 @@ def approve(call: str, feedback: str, only: tuple[int, ...], edits: tuple[str, .
 @output_option("text")
 def reject(call: str, feedback: str, output: str) -> int:
     """Turn CALL down: its id, a beginning of one, or its run's when no other call of that run waits."""
-    return decide(call, {"decision": "reject", "feedback": feedback}, output)
+    return decide(call, {"verdict": "rejected", "feedback": feedback}, output)
 
 
 @click.command("correct")
@@ -92,7 +92,7 @@ def correct(
         raise click.UsageError("say what is to change: --set NAME=VALUE, --arguments JSON or --tool NAME")
     given = json_object("--arguments", arguments) if arguments is not None else None
     changed = key_values("--set", changes)
-    content: dict[str, Any] = {"decision": "correct", "feedback": feedback}
+    content: dict[str, Any] = {"verdict": "corrected", "feedback": feedback}
     if given is not None or changed:
         content |= {"arguments": {**(given or {}), **changed}, "replace": given is not None}
     if tool is not None:

@@ -172,11 +172,11 @@ def decision_of(line: str) -> dict[str, Any] | None:
     rest = rest.strip()
     match word.lower():
         case "a" | "approve":
-            return {"decision": "approve", "feedback": rest}
+            return {"verdict": "approved", "feedback": rest}
         case "r" | "reject":
-            return {"decision": "reject", "feedback": rest}
+            return {"verdict": "rejected", "feedback": rest}
         case "c" | "correct":
-            return {"decision": "correct", "arguments": json_object("what follows the c", rest)}
+            return {"verdict": "corrected", "arguments": json_object("what follows the c", rest)}
         case "l" | "later":
             return None
         case _:

@@ -1,4 +1,4 @@
-"""`cadre fork` and `cadre continue`: a new run from a step of another one, or from where that ended without an
+"""`cadre fork` and `cadre resume`: a new run from a step of another one, or from where that ended without an
 answer; followed like `cadre run`."""
 
 import asyncio
@@ -65,7 +65,7 @@ def _observations(texts: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-@click.command("continue")
+@click.command("resume")
 @click.argument("run")
 @click.option(
     "--steps",
@@ -74,7 +74,7 @@ def _observations(texts: tuple[str, ...]) -> dict[str, str]:
     help="How many steps more; left out: as many as RUN had.",
 )
 @following_options("the new run")
-def go_on(run: str, steps: int | None, **options: Any) -> int:
+def resume(run: str, steps: int | None, **options: Any) -> int:
     """Go on where RUN (an id, a unique beginning of one, or @last) ended without an answer.
 
     Its steps are the new run's memory: nothing of them is done again. Deadline and budget are RUN's own, anew.
@@ -82,4 +82,4 @@ def go_on(run: str, steps: int | None, **options: Any) -> int:
     with Gateway() as gateway:
         source = gateway.run_id(run)
     request = {"steps": steps} if steps is not None else {}
-    return asyncio.run(launch(request, options, f"{RUNS}/{source}/continue"))
+    return asyncio.run(launch(request, options, f"{RUNS}/{source}/resume"))

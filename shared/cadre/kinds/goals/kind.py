@@ -130,7 +130,7 @@ class GoalsKind(Stepwise):
 
     def _out_of_steps(self, run: Run) -> ErrorInfo:
         error = super()._out_of_steps(run)
-        return error.saying(f"{error.message} `cadre continue {run.id}` goes on with it.")
+        return error.saying(f"{error.message} `cadre resume {run.id}` goes on with it.")
 
 
 def _thought(step: int, answer: Iteration) -> GoalThought:

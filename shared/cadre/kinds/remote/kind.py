@@ -379,8 +379,8 @@ def _ruling(one: dict[str, Any], decision: Decision, *, is_no: bool) -> dict[str
     if one.get("tool") == _ASK_USER and not is_no:
         return {
             "call": one["call"],
-            "decision": "correct",
+            "verdict": "corrected",
             "arguments": {"answer": decision.feedback or "yes"},
         }
-    found = {"call": one["call"], "decision": "reject" if is_no else "approve"}
+    found = {"call": one["call"], "verdict": "rejected" if is_no else "approved"}
     return found | ({"feedback": decision.feedback} if decision.feedback else {})

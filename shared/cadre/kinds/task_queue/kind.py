@@ -220,7 +220,7 @@ def _ask(draft: Draft, step: int, *, thinks: bool = False) -> None:
     """Begin the next step: a thought, or what the stage of the queue asks for."""
     run = draft.run
     if step > run.max_steps:
-        text = f"Reached the limit of {run.max_steps} steps. `cadre continue {run.id}` goes on with it."
+        text = f"Reached the limit of {run.max_steps} steps. `cadre resume {run.id}` goes on with it."
         draft.stop("max_steps_error", draft.found(), ErrorInfo("max-steps", text))
         return
     purpose = THINK if thinks else state_of(run).stage

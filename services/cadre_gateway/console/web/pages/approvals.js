@@ -46,7 +46,7 @@ function waitingList(body, again) {
     count();
   } });
   const chosen = () => [...cards.values()].filter((card) => card.mark.checked);
-  const buttons = [button("Approve", () => decide("approve"), { class: "primary" }), button("Reject", () => decide("reject"), { class: "danger" })];
+  const buttons = [button("Approve", () => decide("approved"), { class: "primary" }), button("Reject", () => decide("rejected"), { class: "danger" })];
   const batch = h("div", { class: "bar batch", role: "group", "aria-label": "Decide on several", hidden: true },
     h("label", null, all, " All"), field("Feedback for all", words), h("div", { class: "actions" }, buttons));
   const cards = new Map(); // by call: what a person types must stay
@@ -61,12 +61,12 @@ function waitingList(body, again) {
   }
 
   /** One after the other, and each outcome is told: some may have been decided by others meanwhile. */
-  async function decide(decision) {
+  async function decide(verdict) {
     fill(outcomes);
     for (const { title, form, mark } of chosen()) {
       let outcome;
       try {
-        outcome = await form.decide(decision, words.value.trim());
+        outcome = await form.decide(verdict, words.value.trim());
         mark.checked = false;
       } catch (error) {
         outcome = h("span", { class: "bad" }, `not decided: ${error.message}`);

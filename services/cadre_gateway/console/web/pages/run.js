@@ -165,7 +165,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       going && button("Send message", tellDialog),
       signals.map((run) => button(`Send signal ${run.waits.signal}`, () => signalDialog(run))),
       going && !cancelling && h("button", { type: "button", class: "danger", onclick: cancelDialog }, "Cancel"),
-      root && !going && ["max_steps_error", "error"].includes(stateOf(root)) && button("Continue", async () => go(await post(`${runPath(id)}/continue`))),
+      root && !going && ["max_steps_error", "error"].includes(stateOf(root)) && button("Resume", async () => go(await post(`${runPath(id)}/resume`))),
       root && button("Again", async () => {
         const { startRun } = await import("./runs.js");
         const { task, inputs } = await taskOf(root);

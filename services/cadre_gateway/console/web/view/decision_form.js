@@ -11,7 +11,7 @@ import { showValue } from "./value.js";
 
 /**
  * The form of one call; `known` is what its list tells of it. `onDecided` is called when it is decided. `element`, and
- * `decide(decision, feedback)`, which decides with what the form says by now and returns the outcome (raises Error).
+ * `decide(verdict, feedback)`, which decides with what the form says by now and returns the outcome (raises Error).
  */
 export function decisionForm(call, known, onDecided) {
   const box = h("section", { class: "decision", "aria-label": `Decide on ${known?.name ?? "the call"}` }, h("p", null, "Loading …"));
@@ -19,10 +19,10 @@ export function decisionForm(call, known, onDecided) {
   const loaded = load();
   return {
     element: box,
-    async decide(decision, feedback) {
+    async decide(verdict, feedback) {
       await loaded;
       if (!send) throw new Error(box.textContent);
-      return send(decision, feedback);
+      return send(verdict, feedback);
     },
   };
 
@@ -48,12 +48,12 @@ export function decisionForm(call, known, onDecided) {
     const feedback = h("textarea", { rows: 2, name: "feedback" });
     const problem = h("div", null);
     const changed = h("div", { role: "status" });
-    send = async (decision, words) => {
-      const body = { decision };
+    send = async (verdict, words) => {
+      const body = { verdict };
       const text = feedback.value.trim() || words;
       if (text) body.feedback = text;
       try {
-        if (decision === "approve" && changes()) Object.assign(body, calls.length ? { edits: form.edits() } : { decision: "correct", arguments: form.read(), replace: true });
+        if (verdict === "approved" && changes()) Object.assign(body, calls.length ? { edits: form.edits() } : { verdict: "corrected", arguments: form.read(), replace: true });
         lock(true);
         const answer = await post(callPath(call), body);
         fill(box, h("p", null, `${answer.verdict} by ${answer.by}`), showDecided(approval, answer));
@@ -67,17 +67,17 @@ export function decisionForm(call, known, onDecided) {
         lock(false);
       }
     };
-    const decide = async (decision) => {
+    const decide = async (verdict) => {
       try {
-        toast(`${approval.name || "Question"}: ${await send(decision, "")}`);
+        toast(`${approval.name || "Question"}: ${await send(verdict, "")}`);
       } catch {
         // The form tells it.
       }
     };
     const approveText = question && !calls.length ? "Yes" : "Approve";
     const buttons = [
-      h("button", { type: "button", class: "primary", onclick: () => decide("approve") }, approveText),
-      h("button", { type: "button", class: "danger", onclick: () => decide("reject") }, question && !calls.length ? "No" : "Reject"),
+      h("button", { type: "button", class: "primary", onclick: () => decide("approved") }, approveText),
+      h("button", { type: "button", class: "danger", onclick: () => decide("rejected") }, question && !calls.length ? "No" : "Reject"),
     ];
     const lock = (locked) => buttons.forEach((one) => { one.disabled = locked; });
     const watchChange = () => {
