@@ -23,6 +23,7 @@ from cadre.automation.trigger import TriggerSpec
 from cadre.errors import BusFull, Fenced, RetryableError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import Maker
+from cadre.protocol.policy import Standing
 from cadre_gateway.access.makers import MakerGone, Makers
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.reading.lookup import RunLookup
@@ -229,15 +230,22 @@ class RunStarter:
     run_end: RunEnd
     makers: Makers
 
-    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> str:
-        """Start the run unless it is started, and return its id; its agent need not be there. Raises StartRefused,
-        RetryableError."""
+    async def start(
+        self, start: OwedStart, options: dict[str, Any], maker: Maker, standing: Standing | None = None
+    ) -> str:
+        """Start the run unless it is started, and return its id; its agent need not be there. `standing` is passed to
+        Submitter.submit. Raises StartRefused, RetryableError."""
         caller = await self._caller(start.starter or maker)
         try:
             wanted = submission_of(start.agent, start.task, options)
             # Without a digest: what the key has started counts, also when the template has changed since.
             begun = await self.submitter.submit(
-                caller, wanted, IdempotencyKey(start.owner, start.key), None, needs_agent=False
+                caller,
+                wanted,
+                IdempotencyKey(start.owner, start.key),
+                None,
+                needs_agent=False,
+                standing=standing,
             )
         except Problem as problem:
             if problem.code == _FULL:

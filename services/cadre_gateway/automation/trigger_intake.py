@@ -121,4 +121,4 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
         await self.runs.check(state.spec, state.maker)
         task = await self.evaluator.task_for(state.spec, payload, message, subject)
         start = state.start_for(task, message, self.clock.now())
-        return await self.runs.start(start, state.spec.options, state.maker)
+        return await self.runs.start(start, state.spec.options, state.maker, state.spec.standing)

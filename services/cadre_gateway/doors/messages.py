@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cadre.protocol.messages import Task
+from cadre.protocol.policy import Standing
 from cadre_gateway.doors.progress import Progress, answer_text
 
 
@@ -68,6 +69,15 @@ class ToldHistory:
         more = {name: value for name, value in more.items() if value}
         said = msgspec.json.encode([before, role, content, more], order="sorted")
         return hashlib.sha256(said).hexdigest()[:32]
+
+    def standing(self, *own: str) -> Standing | None:
+        """Return what policies take from a task of these words of the client, and of the conversation before it: what
+        agents and tools said in that is no word of the user's. None if there is no such message."""
+        others = [one for one in self.said if one["role"] in ("assistant", "tool", "function")]
+        if not others:
+            return None
+        said = [one["text"] for one in self.said if one not in others]
+        return Standing(source=ARGUMENT, asked=[*said, *(text for text in own if text)], has_read=True)
 
     @property
     def last_answer(self) -> str:

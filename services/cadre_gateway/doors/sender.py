@@ -12,6 +12,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
 from cadre.protocol.messages import CallerTerms
+from cadre.protocol.policy import Standing
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.notices import PushNotifications
@@ -72,20 +73,21 @@ async def known_run(runs: RunService, caller: Principal, agent: str, key: Idempo
     return Place(run)
 
 
-async def begin_run(
+async def begin_run(  # noqa: PLR0913 - what a start is made of
     runs: RunService,
     sender: DoorSender,
     wanted: Submission,
     key: IdempotencyKey,
     terms: CallerTerms | None = None,
     beside: frozenset[str] = frozenset(),
+    standing: Standing | None = None,
 ) -> Place:
-    """Begin a run in the sender's own name, within what they may begin; `beside` is passed to Submitter.submit. Raise
-    Problem, RetryableError."""
+    """Begin a run in the sender's own name, within what they may begin; `beside` and `standing` are passed to
+    Submitter.submit. Raise Problem, RetryableError."""
     request = checked_submission(wanted)
     async with answer_deadline():
         begun = await runs.submitter.submit(
-            sender.caller, request, key, sender.traceparent, terms=terms, beside=beside
+            sender.caller, request, key, sender.traceparent, terms=terms, beside=beside, standing=standing
         )
     return Place(begun.id)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.api.runs import RunSummary
 from cadre.engine.fold import apply_entry
+from cadre.engine.policies.passing import standing_of_fork
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.fork import ForkError, next_step, prefix_of
@@ -209,6 +210,7 @@ def _task(source: Run, run: str, wanted: ForkBody, now: float) -> Task:
         deadline=_deadline(began, wanted, now),
         budget=began.budget if wanted.budget is None else wanted.budget.as_budget(),
         labels=began.labels,
+        standing=standing_of_fork(began, wanted.task, wanted.inputs),
     )
 
 

@@ -10,6 +10,7 @@ from cadre.errors import Fenced
 from cadre.ports import Blobs, Clock, Journal
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import CallerTerms, Origin, Task
+from cadre.protocol.policy import Standing
 from cadre.protocol.topology import task_id, tree_of
 from cadre.spec.answer_schema import misfits
 from cadre.views.run_summary import summary_of_task
@@ -118,13 +119,14 @@ class Submitter:
         needs_agent: bool = True,
         terms: CallerTerms | None = None,
         beside: frozenset[str] = frozenset(),
+        standing: Standing | None = None,
     ) -> RunSummary:
         """Publish the Task of a new root run with the caller's rights; a repeated `key` finds the run that it started
         before.
 
         Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. The inputs named in
-        `beside` are checked against the agent's `input_schema` only if the schema names them. Raise Problem,
-        RetryableError.
+        `beside` are checked against the agent's `input_schema` only if the schema names them. `standing` says which
+        words are people's where not all are. Raise Problem, RetryableError.
         """
         run, user, known = await self.admission.admit(
             caller, wanted.agent, wanted.user, key, needs_agent=needs_agent
@@ -159,6 +161,7 @@ class Submitter:
             origin=_origin(wanted, user),
             labels=wanted.labels,
             trace=trace_of(traceparent),
+            standing=standing,
             request=key.digest if key is not None else "",
             terms=terms or CallerTerms(output_schema=wanted.output_schema),
         )

@@ -1,7 +1,7 @@
 """A schedule as people write it: whose run it starts, when, and what happens when runs overlap or ticks were missed;
 and the templates over what comes with a tick or an event."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -160,6 +160,17 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
     if len(rendered) > MAX_TEXT_CHARS:
         raise SpecError(f"the text has over {MAX_TEXT_CHARS:,} characters", key=key)
     return rendered
+
+
+def literal_text(text: str, own: Collection[str]) -> str | None:
+    """Return what a template says with any values; None if it says all of it itself, or by the names in `own`."""
+    from jinja2 import meta, nodes
+
+    parsed = environment().parse(text)
+    if meta.find_undeclared_variables(parsed) <= set(own):
+        return None
+    # Between two pieces a value stands: no word goes across it.
+    return "\n".join(piece.data for piece in parsed.find_all(nodes.TemplateData))
 
 
 @lru_cache(maxsize=256)

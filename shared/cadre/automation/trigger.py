@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
-from cadre.automation.schedule import check_options, check_template, render
+from cadre.automation.schedule import check_options, check_template, literal_text, render
 from cadre.automation.schedule_state import OwedStart
 from cadre.errors import SpecError
 from cadre.protocol.access import NO_MAKER, Maker
+from cadre.protocol.policy import Standing
 from cadre.protocol.topology import run_id_of
 from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
@@ -39,6 +40,8 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     subject: str | None = None
     """The subject behind `cadre.event.` whose messages start runs; `*` and `>` as in NATS."""
     webhook: WebhookSpec | None = None
+    plan: list[str] = []
+    """Tools that its runs count as planned, where policies ask for a plan."""
     options: dict[str, Any] = {}
     """Other keys of the request for a run, as in `POST /v1/runs`."""
 
@@ -65,6 +68,17 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The task for a message of this id. Raises SpecError when it cannot be rendered."""
         values = {"payload": _payload(payload), "id": message, "trigger": self.name, "subject": subject}
         return render("task", self.task, values)
+
+    @property
+    def standing(self) -> Standing | None:
+        """Return what policies take from the trigger: its own text is its maker's word, the message is not. None if no
+        part of the message is in its tasks."""
+        written = literal_text(self.task, ("trigger",))
+        if written is None:
+            return None
+        inputs = self.options.get("inputs")
+        own = [written, *([msgspec.json.encode(inputs).decode()] if inputs else [])]
+        return Standing(source=f"trigger {self.name}", asked=own, plan=self.plan, has_read=True)
 
 
 class TriggerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

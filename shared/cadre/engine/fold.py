@@ -92,6 +92,8 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
         fold_facts(run, event)
     if (take := _EFFECTS.get(type(event))) is not None:
         take(run, event, n, at)
+        if type(event) is ev.ToolsetChanged and run.facts is None:
+            begin_facts(run)
     elif isinstance(event, ev.ModelAnswered):
         _answer(run, event, weight)
     if run.spec is not None:
@@ -159,11 +161,13 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     run.phase = Phase.ACTING  # nothing open: the next event begins a model call or ends the run
     step = TaskStep(task=with_arguments(task.task, task.inputs), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
+    if task.standing is not None and task.standing.source:
+        step.asked = task.standing.asked
     run.steps = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
     run.fixed_tokens = event.fixed_tokens
     run.tokens = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
-    begin_facts(run, event)
+    begin_facts(run)
 
 
 def _of_another(step: Step) -> Step:

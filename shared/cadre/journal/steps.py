@@ -106,6 +106,8 @@ class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
     images: list[str] = []
     delegated: bool = False
     """The task came from a manager: it is shown through the `managed_agent.task` prompt."""
+    asked: list[str] | None = None
+    """What people wrote of it, where others wrote the rest; None: all of it, or nothing of a delegated task."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

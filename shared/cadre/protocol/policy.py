@@ -70,17 +70,21 @@ class PassedValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run knows from the run that began it, for its policies."""
+    """What a run knows from the run that began it, or from a gateway, for its policies."""
+
+    source: str = ""
+    """Where the task and its inputs come from if people did not write all of them, `trigger orders`: of these only
+    `asked` is theirs. "": a run or a person wrote them."""
 
     policies: list[list[Policy]] = []
     """The policies of the agents above, each agent's own together: they rule the calls of this run as well."""
     asked: list[str] = []
-    """What people wrote to the runs above."""
+    """What people wrote to the runs above, or of the task."""
     values: list[PassedValue] = []
     plan: list[str] | None = None
     """The tools that this run may count as planned; None: it makes a plan itself."""
     has_read: bool = False
-    """The run that wrote its task has read what strangers may have written."""
+    """Whoever wrote its task has read what strangers may have written."""
 
 
 def digest_of(policies: Sequence[Sequence[Policy]]) -> str:

@@ -96,3 +96,16 @@ def test_only_what_is_signed_passes(changes: dict[str, Any], message: str | None
         return
     with pytest.raises(SignatureInvalid, match=message):
         verify(**given)
+
+
+def test_of_a_triggers_task_its_own_text_is_the_makers_word() -> None:
+    one = spec(
+        task="Pay {{ payload.whom }}{% if payload.much %} 5000{% endif %} to Ann.",
+        options={"inputs": {"account": "DE1"}},
+        plan=["pay"],
+    )
+    standing = one.standing
+    assert standing is not None
+    assert (standing.source, standing.plan, standing.has_read) == ("trigger orders", ["pay"], True)
+    assert standing.asked == ["Pay \n 5000\n to Ann.", '{"account":"DE1"}']
+    assert spec(task="Do the day's work for {{ trigger }}.").standing is None

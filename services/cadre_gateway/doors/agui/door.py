@@ -228,7 +228,8 @@ class Turns:
         described = [{"type": "function", **tool} for tool in wanted.tools or []]
         metadata = {TOLD: history.mark("user", content, name=said_last.name)}
         terms = CallerTerms(tools=tools_of(described, None, card), metadata=metadata)
-        return await begin_run(self.runs, sender, request, key, terms, _BESIDE)
+        standing = before.standing(content.text)
+        return await begin_run(self.runs, sender, request, key, terms, _BESIDE, standing)
 
     async def _holds(self, agent: str, session: str, history: ToldHistory, sender: DoorSender) -> bool:
         """Return whether the history ends with what the thread's last run has said."""

@@ -274,7 +274,13 @@ class Conversations:
         terms = CallerTerms(tools=turn.tools, output_schema=turn.output_schema, metadata=metadata)
         async with answer_deadline():
             run = await self.runs.submitter.submit(
-                turn.caller, wanted, turn.key, turn.traceparent, terms=terms, beside=_BESIDE
+                turn.caller,
+                wanted,
+                turn.key,
+                turn.traceparent,
+                terms=terms,
+                beside=_BESIDE,
+                standing=before.standing(turn.text, turn.instructions),
             )
         return Place(run.id)
 

@@ -81,9 +81,15 @@ def _asked(run: Run, arrival: Arrival, call: Wanted, found: Judgement) -> ev.App
 
 def _hold_plan(run: Run, arrival: Arrival, call: Wanted) -> ev.ApprovalRequested | None:
     """A plan that is made, or made wider, after something was read is for a person to decide."""
-    if run.facts is None or run.facts.may_plan:
+    if run.facts is None or run.facts.may_plan or _is_planned(run, call):
         return None
     return _asked(run, arrival, call, Judgement("hold", WIDER, PLAN_TOOLS))
+
+
+def _is_planned(run: Run, call: Wanted) -> bool:
+    said = kind_of(run).arguments(run, call.arguments).get("tools")
+    planned = run.facts.plan if run.facts is not None else None
+    return isinstance(said, list) and planned is not None and all(one in planned for one in said)
 
 
 def held_call(run: Run, call: str) -> CallState | None:

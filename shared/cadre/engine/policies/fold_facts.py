@@ -8,7 +8,7 @@ import msgspec
 from cadre.engine.answers.json_text import UNREADABLE, decode_text
 from cadre.engine.kind import kind_of
 from cadre.engine.policies.origins import as_value, field_of, leaves, normalized, numbers_in, stands_in
-from cadre.engine.policies.rules import counted, kind_of_call, policies_of
+from cadre.engine.policies.rules import counted, kind_of_call, may_rule_below, policies_of
 from cadre.journal import events as ev
 from cadre.journal.facts import HeardText, MetValues, ValuePlace, WrittenText
 from cadre.journal.run import Run
@@ -20,33 +20,41 @@ _MADE_NOTHING = ("tool-failed", "invalid-call", "cancelled", "not-called", "away
 """Codes of errors after which a call does not count."""
 
 
-def begin_facts(run: Run, event: ev.RunAccepted) -> None:
-    """A run begins: if rules hold in it, it knows what people wrote."""
-    if not policies_of(run):
+def begin_facts(run: Run) -> None:
+    """Have the run know what people wrote and what it has read, if rules hold in it, or may hold in runs below it."""
+    task, spec = run.task, run.spec
+    if task is None or spec is None or not (policies_of(run) or may_rule_below(run)):
         return
-    task, facts = event.task, MetValues()
+    facts = MetValues()
     run.facts = facts
     standing = task.standing
     delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
     if standing is not None:
-        for text in standing.asked:
-            _ask_normalized(facts, text)
+        _ask(facts, standing.asked)
         facts.passed = {one.value: one for one in standing.values}
         facts.may_plan = standing.plan is None
         facts.has_read = standing.has_read or standing.plan is not None
         facts.plan = standing.plan
-    if delegated:
-        _hear(run, facts, run.id, "task", {"task": task.task, "inputs": task.inputs})
+    source = standing.source if standing is not None else ""
+    if delegated or source:
+        _hear(run, facts, run.id, source or "task", {"task": task.task, "inputs": task.inputs})
     else:
         _ask(facts, task.task)
         _ask(facts, task.inputs)
     if not kind_of(run).guided:
-        written = leaves(msgspec.to_builtins(event.spec.sections))
+        written = leaves(msgspec.to_builtins(spec.sections))
         facts.listed = {value for _, one in written if (value := as_value(one)) is not None}
-    for step in [*event.history, *event.prefix]:
+    own = max(place for place, step in enumerate(run.steps) if isinstance(step, TaskStep))
+    for place, step in enumerate(run.steps):
         match step:
-            case TaskStep(delegated=False):
+            case TaskStep() if place == own:
+                pass
+            case TaskStep(delegated=False, asked=None):
                 _ask(facts, step.task)
+            case TaskStep(asked=list()):
+                _ask(facts, step.asked)
+                _hear(run, facts, run.id, "task", step.task, of_field=False)
+                facts.has_read = True
             case MessageStep():
                 _ask(facts, step.text)
             case ActionStep():
@@ -123,16 +131,11 @@ def with_words(run: Run, said: Any) -> Run:
 def _ask(facts: MetValues, value: Any) -> None:
     """A person wrote it."""
     for path, one in leaves(value):
-        if isinstance(one, str) and one.strip():
-            _ask_normalized(facts, normalized(one))
+        if isinstance(one, str) and (text := normalized(one)) and text not in facts.asked:
+            facts.asked.append(text)
+            facts.numbers |= numbers_in(text)
         if path and (whole := as_value(one)) is not None:
             facts.given.add(whole)
-
-
-def _ask_normalized(facts: MetValues, text: str) -> None:
-    if text not in facts.asked:
-        facts.asked.append(text)
-        facts.numbers |= numbers_in(text)
 
 
 def _hear(run: Run, facts: MetValues, call: str, tool: str, value: Any, *, of_field: bool = True) -> None:

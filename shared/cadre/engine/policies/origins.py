@@ -198,8 +198,6 @@ class Origins:
             return FirstStood("task")
         if one in self._listed or one in facts.listed:
             return FirstStood("listed")
-        if one in facts.passed and facts.passed[one].origin == "task":
-            return FirstStood("task", via=facts.passed[one].place)
         passed = facts.passed.get(one)
         places = facts.fields.get(one, [])
         vouched = self._vouched(one, places)

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import msgspec
+
+from cadre.engine.kind import kind_of
 from cadre.engine.policies.origins import (
     CLEAR,
     EMAIL,
@@ -10,6 +13,7 @@ from cadre.engine.policies.origins import (
     FirstStood,
     Origins,
     as_value,
+    flat,
     leaves,
     normalized,
     stands_in,
@@ -17,6 +21,7 @@ from cadre.engine.policies.origins import (
 from cadre.engine.policies.rules import is_planned, policies_of
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState, Passed
+from cadre.protocol.messages import Task
 from cadre.protocol.policy import PassedValue, Standing
 
 _MOST_VALUES = 256
@@ -24,13 +29,15 @@ _MOST_VALUES = 256
 
 
 def passed_to_member(run: Run, member: str, task: str, inputs: dict[str, Any]) -> Passed | None:
-    """Return what a team member's policies may take from the run; None where neither has any."""
+    """Return what the policies of a team member and of those below it may take from the run; None if there are none."""
     card = run.members.get(member)
     facts = run.facts
-    if facts is None:
-        return Passed() if card is not None and card.policies else None
+    if facts is None or not (policies_of(run) or card is None or card.policies or card.team):
+        return None
     named = [tool for tool in (card.tools if card is not None else ()) if tool in (facts.plan or ())]
-    plan = named or (None if is_planned(run, member) else [])
+    # What a file has a member do is planned by it.
+    is_written = not policies_of(run) and not kind_of(run).guided
+    plan = named or (None if is_written or is_planned(run, member) else [])
     return _passed(run, task, inputs, plan)
 
 
@@ -48,9 +55,11 @@ def _passed(run: Run, task: str, inputs: dict[str, Any], plan: list[str] | None)
     origins = Origins(facts, run.tools, [policy for group in policies_of(run) for policy in group])
     texts = [normalized(one) for _, one in leaves({"task": task, "inputs": inputs}) if isinstance(one, str)]
     found: dict[str, FirstStood] = {}
-    for value, place in origins.trusted_values():
+    known = [(value, FirstStood(one.origin, via=one.place)) for value, one in facts.passed.items()]
+    known += [(value, FirstStood("trusted", place)) for value, place in origins.trusted_values()]
+    for value, stood in known:
         if any(stands_in(value, text) >= 0 for text in texts):
-            found[value] = FirstStood("trusted", place)
+            found[value] = stood
     for text in texts:
         for pattern in (EMAIL, IBAN, LINK):
             for match in pattern.finditer(text):
@@ -61,9 +70,19 @@ def _passed(run: Run, task: str, inputs: dict[str, Any], plan: list[str] | None)
     values = [
         PassedValue(value, one.origin, str(one.place) if one.place is not None else one.via)
         for value, one in list(found.items())[:_MOST_VALUES]
-        if one.origin in ("trusted", "sole")
+        if one.origin != "task"
     ]
     return Passed(asked=len(facts.asked), values=values, plan=plan, has_read=facts.has_read)
+
+
+def standing_of_fork(task: Task, text: str | None, inputs: dict[str, Any]) -> Standing | None:
+    """Return what a fork of the run of a task knows from whoever began that run, with the words of the person who forks
+    it in place of the task's, and these inputs beside it."""
+    standing = task.standing
+    if standing is None:
+        return None
+    said = [*([text] if text is not None else []), *(one for one in flat(inputs) if isinstance(one, str))]
+    return msgspec.structs.replace(standing, asked=[*standing.asked, *said])
 
 
 def standing_of(run: Run, call: CallState) -> Standing | None:
@@ -71,10 +90,7 @@ def standing_of(run: Run, call: CallState) -> Standing | None:
     passes, task = call.passes, run.task
     if passes is None or task is None:
         return None
-    if run.facts is not None:
-        asked = run.facts.asked[: passes.asked]
-    else:
-        asked = [normalized(task.task)] if task.reply_to is None else []
+    asked = run.facts.asked[: passes.asked] if run.facts is not None else []
     return Standing(
         policies=policies_of(run),
         asked=asked,

@@ -24,6 +24,15 @@ def policies_of(run: Run) -> list[list[Policy]]:
     return [*own, *(standing.policies if standing is not None else ())]
 
 
+def may_rule_below(run: Run) -> bool:
+    """Return whether runs below this one may have rules: a member has policies or a team of its own, or the run above
+    expects some."""
+    above = run.task.standing if run.task is not None else None
+    if above is not None and not above.source and run.spec is not None and run.spec.team:
+        return True
+    return any(card.policies or card.team for card in run.members.values())
+
+
 def rules_in(policies: Sequence[Policy]) -> list[tuple[Policy, PolicyRule]]:
     """Return the rules of one agent, each with its policy; those that others replace are the others."""
     instead = {name: rule for policy in policies for name, rule in policy.instead.items()}
