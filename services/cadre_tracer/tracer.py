@@ -1,4 +1,4 @@
-"""Follow the journals of every shard, export the spans that end with each entry, and ack what was exported."""
+"""Follow the journals of every shard, export the spans that are complete with each entry, and ack what was exported."""
 
 import asyncio
 import logging
@@ -29,6 +29,7 @@ from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
+from cadre_tracer.trees import Sampling, WholeTrees
 
 log = logging.getLogger("cadre.tracer")
 
@@ -90,10 +91,14 @@ class Tracer:
         self._settings = settings
         self._imported = imported
         history = History(platform.nc, platform.topology, platform.blobs)
+        self._sampling = Sampling(history, settings)
         self._projections = Projections(history, content=settings.content)
         self._erasure = NatsErasure(platform.nc, platform.topology, platform.blobs)
         batch = BATCH_WITH_CONTENT if settings.content else BATCH
         self._exporter = Exporter(SpanSender(settings), batch, self._was_erased)
+        self._trees: WholeTrees | None = None
+        if settings.send == "ended":
+            self._trees = WholeTrees(history, self._exporter.export, content=settings.content)
         self._queues: ShardQueues[JournalQueue] | None = None
 
     async def start(self) -> None:
@@ -162,31 +167,35 @@ class Tracer:
             if self._platform.topology.is_lifecycle(delivery.subject):
                 self._take_lifecycle(delivery)
             elif self._imported or not delivery.imported:
-                await self._exporter.export(await self._spans(delivery))
+                await self._take_entry(delivery)
             await delivery.ack()
         except NewerSchema as newer:
             # Another replica may be newer already, or this one will be soon. No entry is ever a dead letter.
             log.warning("%s is left to a newer tracer: %s", delivery.subject, newer)
             await delivery.nak(NEWER_PAUSE_SECONDS)
 
-    async def _spans(self, delivery: NatsDelivery) -> list[SpanRecord]:
-        """Returns the spans that end with the entry; none when it cannot be read."""
+    async def _take_entry(self, delivery: NatsDelivery) -> None:
+        """Export what is complete with an entry; nothing when it cannot be read."""
         try:
             entry = await unpack_entry(delivery.data, self._platform.blobs)
         except NewerSchema:
             raise
         except BlobMissing:
-            return []  # its tree is being erased, blobs first
+            return  # its tree is being erased, blobs first
         except UnreadableMessage as error:
             log.error("entry %d on %s has no spans: %s", delivery.seq, delivery.subject, error)
-            return []
-        stored = Stored(delivery.seq, entry)
+            return
+        stored, patient = Stored(delivery.seq, entry), delivery.deliveries < PATIENT_DELIVERIES
         try:
-            return await self._projections.spans(stored, patient=delivery.deliveries < PATIENT_DELIVERIES)
+            if not await self._sampling.takes(entry):
+                return
+            if self._trees is not None:
+                await self._trees.take(stored, patient=patient)
+            else:
+                await self._exporter.export(await self._projections.spans(stored, patient=patient))
         except BusUnavailable:
-            if await self._is_erased(stored):
-                return []
-            raise
+            if not await self._is_erased(stored):
+                raise
 
     async def _is_erased(self, stored: Stored) -> bool:
         """Return whether the entries before this one are gone because their tree is."""
@@ -210,6 +219,8 @@ class Tracer:
             return
         if isinstance(lifecycle, Erased):
             self._projections.forget_tree(lifecycle.tree)
+            if self._trees is not None:
+                self._trees.forget(lifecycle.tree)
 
 
 class Journals(Protocol):
@@ -306,7 +317,7 @@ class Sender(Protocol):
 
 
 class _Item(NamedTuple):
-    """Spans that end with one entry: they are sent together or not at all."""
+    """Spans of one tree: they are sent together or not at all."""
 
     spans: list[SpanRecord]
     arrived: asyncio.Future[None]
@@ -344,12 +355,15 @@ class Exporter:
 
     async def export(self, spans: list[SpanRecord]) -> None:
         """Returns when the receiver has the spans, or has refused them for good."""
-        if not spans:
-            return
-        item = _Item(spans, asyncio.get_running_loop().create_future(), time.monotonic())
-        self._waiting.append(item)
+        now, loop = time.monotonic(), asyncio.get_running_loop()
+        items = [
+            _Item(spans[at : at + self._batch], loop.create_future(), now)
+            for at in range(0, len(spans), self._batch)
+        ]
+        self._waiting.extend(items)
         self._wake.set()
-        await item.arrived
+        for item in items:
+            await item.arrived
 
     @property
     def is_running(self) -> bool:

@@ -24,6 +24,15 @@ _AUTH_WAYS = ("keys", "oidc")
 _COMPRESSIONS = ("none", "gzip", "deflate")
 _MIN_ADMIN_KEY_CHARS = 32
 _TLS_FILES = ("certificate", "client_key", "client_certificate")
+_SAMPLERS = (
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+    "always_on",
+    "always_off",
+    "traceidratio",
+)
+_Sending = Literal["spans", "ended"]
 _CONTENT_ON_SPANS = ("true", "1", "span_only", "span_and_event")
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -171,6 +180,12 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether spans hold what people, models and tools wrote."""
     attributes: dict[str, str] = {}
     """Attributes of every resource."""
+    sampler: str = _SAMPLERS[0]
+    """Which trees are sent."""
+    sampler_ratio: float = 1.0
+    """The share of trees that a sampler by ratio takes."""
+    send: _Sending = "spans"
+    """When spans are sent: each as it ends, or a whole tree once it has ended (`CADRE_TRACES_SEND`)."""
 
 
 class MetricsSettings(TracingSettings, frozen=True, kw_only=True):
@@ -232,9 +247,29 @@ def read_access_settings(**options: object) -> AccessSettings:
 
 def read_tracing_settings() -> TracingSettings:
     """`OTEL_EXPORTER_OTLP_…` (with `TRACES_` before what is for spans alone), `OTEL_RESOURCE_ATTRIBUTES`,
-    `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`, `OTEL_SDK_DISABLED`. Raises SettingError."""
+    `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`, `OTEL_SDK_DISABLED`, `OTEL_TRACES_SAMPLER`,
+    `OTEL_TRACES_SAMPLER_ARG`, `CADRE_TRACES_SEND`. Raises SettingError."""
     content = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    return TracingSettings(**_receiver("TRACES"), content=content in _CONTENT_ON_SPANS)
+    sampler = os.environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or _SAMPLERS[0]
+    _one_of("OTEL_TRACES_SAMPLER", sampler, _SAMPLERS)
+    send = _convert("CADRE_TRACES_SEND", os.environ.get("CADRE_TRACES_SEND") or "spans", _Sending)
+    return TracingSettings(
+        **_receiver("TRACES"),
+        content=content in _CONTENT_ON_SPANS,
+        sampler=sampler,
+        sampler_ratio=_ratio(os.environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip()),
+        send=send,
+    )
+
+
+def _ratio(text: str) -> float:
+    try:
+        ratio = float(text or 1.0)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise SettingError(f"OTEL_TRACES_SAMPLER_ARG={text}: must be a share of the traces, from 0 to 1")
+    return ratio
 
 
 def read_metrics_settings() -> MetricsSettings:

@@ -133,6 +133,20 @@ def test_a_team_at_work_is_one_trace(
     assert {span.trace for span in receiver.spans if span.name.startswith("GET ")} == {CALLER[3:35]}
 
 
+def test_a_caller_that_was_not_sampled_sends_nothing_of_its_run(
+    stack: Stack, gateway: Gateway, receiver: OtlpReceiver
+) -> None:
+    unsampled = {"traceparent": f"{CALLER[:-2]}00"}
+    request = {"agent": "boss", "task": "delegate: think 0"}
+    run = gateway.request("POST", "/v1/runs", json=request, headers=unsampled).json()["id"]
+    gateway.succeeded(run)
+    gateway.succeeded(later := gateway.submit("boss", "delegate: think 0"))
+    sound(stack, receiver, later)
+    assert receiver.of_trace(trace_id(run)) == []
+    shown = gateway.request("GET", f"/v1/runs/{run}/trace").json()
+    assert shown["spans"], "what the journal has is there all the same"
+
+
 def test_spans_of_a_tool_hang_below_its_call(
     stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from nats.aio.client import Client
 
@@ -17,6 +18,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.reading.history import History, NatsArchive
 from cadre.delivery.codec import encode
 from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -183,6 +185,51 @@ def test_killed_between_the_receivers_answer_and_the_ack(
     assert duplicates(receiver.spans) > 0
     assert differing(receiver.spans) == []
     assert set(roots(receiver.spans)) == {"invoke_workflow boss"}
+
+
+def test_a_tree_is_sent_whole_once_it_has_ended(
+    settings: Settings, receiver: OtlpReceiver, start: Start
+) -> None:
+    """Its root first, even after the tracer was killed before it had sent all of it."""
+    entries = team("a1")
+    service = start(CADRE_TRACES_SEND="ended")
+    seqs = write(settings, entries[:-1])
+    acked(settings)
+    assert receiver.spans == []
+    service.kill()
+    receiver.stop()
+    second = start(CADRE_TRACES_SEND="ended")
+    write(settings, entries[-1:], seqs)
+    eventually(lambda: "has a problem" in second.log.read_text(), what="it could not send the tree")
+    second.kill()
+    receiver.start()
+    start(CADRE_TRACES_SEND="ended")
+    whole(receiver, entries)
+    acked(settings)
+    spans = receiver.spans
+    assert spans[0].name == "invoke_workflow boss"
+    assert (duplicates(spans), len(spans)) == (0, len(expected(entries)))
+
+
+def test_a_caller_that_was_not_sampled_decides_for_the_whole_tree(
+    settings: Settings, receiver: OtlpReceiver, start: Start
+) -> None:
+    def asked(root: str, flags: str) -> list[Entry]:
+        first, *others = team(root)
+        (accepted, *more) = first.events
+        assert isinstance(accepted, RunAccepted)
+        task = msgspec.structs.replace(accepted.task, trace=f"00-{'1' * 32}-{'2' * 16}-{flags}")
+        return [
+            msgspec.structs.replace(first, events=[msgspec.structs.replace(accepted, task=task), *more]),
+            *others,
+        ]
+
+    start()
+    unsampled, taken = asked("b1", "00"), asked("b2", "01")
+    write(settings, [*unsampled, *taken])
+    whole(receiver, taken)
+    acked(settings)
+    assert {span.trace for span in receiver.spans} == {trace_id("b2")}
 
 
 def test_two_tracers_share_the_work(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:

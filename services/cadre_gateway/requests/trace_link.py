@@ -6,15 +6,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
-from cadre.telemetry.tracing.spans import link_to
+from cadre.telemetry.tracing.spans import sampled
 
 
 def trace_of(traceparent: str | None) -> str | None:
-    """Return what the run's trace is linked to: this request where its span is recorded, else the caller's span if
+    """Return what the run's trace is linked to, and sampled after: the span of this request, else the caller's span if
     there is one. The run has a separate trace, whose ids follow from the run's."""
     if (here := current_traceparent()) is not None:
         return here
-    return traceparent if link_to(traceparent) else None
+    return traceparent if sampled(traceparent) is not None else None
 
 
 def trace_headers(run: str) -> dict[str, str]:
@@ -33,8 +33,11 @@ def link_current(trace_id: str, span_id: str) -> None:
 
 
 def current_traceparent() -> str | None:
-    """Returns the current span as a W3C traceparent; None when none is recorded."""
-    if not trace.get_current_span().is_recording():
+    """Return the current span as a W3C traceparent, also one that was not sampled, so that its run need not be either;
+    None when there is none."""
+    span = trace.get_current_span()
+    context = span.get_span_context()
+    if not span.is_recording() and (context.trace_flags.sampled or not context.is_valid):
         return None
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)

@@ -15,7 +15,8 @@ SpanKind = Literal["INTERNAL", "CLIENT", "PRODUCER", "CONSUMER"]
 Status = Literal["UNSET", "OK", "ERROR"]
 Value = str | bool | int | float | list[str]
 
-_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+_SAMPLED = 0x01
 
 
 class SpanLink(msgspec.Struct, frozen=True):
@@ -67,9 +68,16 @@ def nanoseconds(at: float) -> int:
 
 
 def link_to(traceparent: str | None) -> list[SpanLink]:
-    """The link to the span of a W3C traceparent in a list; empty when there is no valid one."""
+    """Return the link to the span of a W3C traceparent in a list; empty when there is no valid one, or when its
+    sender has not sampled it: no backend will have it."""
     found = _TRACEPARENT.fullmatch(traceparent or "")
-    return [SpanLink(found[1], found[2])] if found else []
+    return [SpanLink(found[1], found[2])] if found and int(found[3], 16) & _SAMPLED else []
+
+
+def sampled(traceparent: str | None) -> bool | None:
+    """Return whether the sender of a W3C traceparent has sampled it; None when there is no valid one."""
+    found = _TRACEPARENT.fullmatch(traceparent or "")
+    return bool(int(found[3], 16) & _SAMPLED) if found else None
 
 
 SHORTEST = 1_000
