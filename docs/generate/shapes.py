@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import UnsetType
 
-from cadre.api.directory import IndexState, LiveAgent, LiveSandbox, LiveTool, Load, Replica
+from cadre.api.directory import IndexState, LiveAgent, LiveSandbox, LiveTool, Load, Replica, ServiceQueue
 from cadre.api.rollouts import RolloutChange, RolloutView
 from cadre.api.runs import Accepted, Approval, RunDetail, RunResult, RunSummary, SentRequest, TraceTree
 from cadre.journal.unions import close
@@ -53,6 +53,7 @@ _SHAPES: dict[str, tuple[Struct, Struct | None]] = {
     "an agent": (LiveAgent, None),
     "a tool": (LiveTool, None),
     "a sandbox": (LiveSandbox, None),
+    "a queue": (ServiceQueue, None),
     "a replica": (Replica, None),
     "a rollout": (RolloutView, None),
     "a change of a rollout": (RolloutChange, None),

@@ -50,7 +50,7 @@ _START_SECONDS = 3600.0
 """After so long the files of a run that has not begun are nobody's, unless its task is waiting."""
 
 _SWEEP_SECONDS = 3600.0
-"""Between two searches for blobs that killed writers have left behind."""
+"""Between two searches for blobs that killed writers have left behind, and for queues of retired services."""
 
 _MAX_WAIT_SECONDS = 3600.0
 """After so long the time of day is looked at again: it may have been set."""
@@ -69,10 +69,11 @@ class Janitor:
     """Removes what is due, one thing after the other.
 
     `keep` is in seconds, 0 for ever. `read_on` returns once the index accounts for what is in the streams at this
-    moment, or raises RetryableError. `in_use` are blobs that live services will name.
+    moment, or raises RetryableError. `in_use` are blobs that live services will name. `sweep_queues` removes the queues
+    that retired services have left behind.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most by name
         self,
         index: RunIndex,
         erasure: Erasure,
@@ -81,6 +82,7 @@ class Janitor:
         keep: float,
         read_on: Callable[[], Awaitable[None]],
         in_use: Callable[[], Container[str]] = frozenset,
+        sweep_queues: Work,
     ) -> None:
         self._index = index
         self._removals = index.removals
@@ -89,6 +91,7 @@ class Janitor:
         self._keep = keep
         self._read_on = read_on
         self._in_use = in_use
+        self._sweep_queues = sweep_queues
         self._news = asyncio.Event()
         self._sweep_at = 0.0
         self._sleeps_until = 0.0
@@ -191,6 +194,7 @@ class Janitor:
         # First, so that a sweep that fails keeps nothing else waiting.
         self._sweep_at = self._clock.now() + _SWEEP_SECONDS
         await self._index.drop_tombstones(self._clock.now() - FATE_SECONDS)
+        await self._sweep_queues()
         await self._erasure.sweep()
 
     async def _remove_late(self) -> None:

@@ -20,6 +20,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.object_store import NatsSnapshots
+from cadre.adapters.nats.queues.left_queues import NatsLeftQueues
 from cadre.adapters.nats.reading.history import History, NatsArchive, watch_deltas
 from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
 from cadre.adapters.nats.registry import retire
@@ -60,6 +61,7 @@ from cadre_gateway.index.database.settings import IndexSettings, open_database
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.saved import ends_of_readers
 from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.left_queues import LeftQueues
 from cadre_gateway.projector import IndexRebuilder, LedgerFeed, LedgerSnapshots, Projector
 from cadre_gateway.reading.directory import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
@@ -116,6 +118,9 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     ):  # the gateway tries again, and says why: only lists need it
         await index.open()
     erasure = NatsErasure(nc, topology, blobs)
+    queues = LeftQueues(
+        NatsLeftQueues(nc, topology), platform.registry, platform.clock, partial(_retire, platform)
+    )
     janitor = Janitor(
         index,
         erasure,
@@ -123,6 +128,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         keep=platform.settings.keep_days * _DAY_SECONDS,
         read_on=lambda: tail.read_on(),
         in_use=lambda: {ref for one in platform.registry.reachable() for ref in (one.prompts, one.spec)},
+        sweep_queues=queues.sweep,
     )
     projector = Projector(index, janitor)
     new_tail = partial(Tail, nc, topology, blobs, SENDER)
@@ -137,7 +143,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     )
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
     keeper, rollout_router = _rollouts(platform, index)
-    routers += [index_routes.index_router(rebuilder), rollout_router]
+    routers += [index_routes.index_router(rebuilder), rollout_router, directory.queue_router(queues)]
     application = app.build([*routers, *access_routers], feeds, nc, live_spans, door, to_provider)
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters

@@ -1,5 +1,6 @@
 """Agents and tools without a live replica are away, not unknown: runs and calls wait in queues up to the limit."""
 
+import json
 import signal
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ import httpx2
 import pytest
 
 from cadre.protocol.nats_users import Role
-from harness.command import Commands
+from harness.command import Commands, only_line
 from harness.patience import eventually
 from harness.people import assert_sound, done, events_of
 from harness.secured_stack import SecuredStack
@@ -195,6 +196,87 @@ def test_what_was_never_there_is_said_at_readiness_by_the_doctor_and_to_the_mode
     gateway.succeeded(run)
     [asked, *_] = gateway.request("GET", f"/v1/runs/{run}/steps/1/request").json()["body"]["messages"]
     assert "'never_there'" in asked["content"]
+
+
+def queue_of(gateway: Gateway, kind: str, name: str) -> dict[str, Any] | None:
+    queues = gateway.request("GET", "/v1/queues").json()["queues"]
+    return next((one for one in queues if (one["kind"], one["name"]) == (kind, name)), None)
+
+
+def swept(cadre: Commands, *arguments: str) -> dict[str, bool]:
+    done = cadre("sweep", *arguments, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return {one["name"]: one["removed"] for one in json.loads(done.stdout)}
+
+
+def test_a_retired_queue_is_swept_once_it_is_empty_and_what_it_delivers_again_has_no_effect(
+    stack: Stack, gateway: Gateway, cadre: Commands, worker: Service, tools: Service, tmp_path: Path
+) -> None:
+    def retire() -> None:
+        for service, plural, kind, name in (
+            (worker, "agents", "agent", "worker"),
+            (tools, "tools", "tool", "effect"),
+        ):
+            assert service.terminate() == 0
+            eventually(partial(is_away, gateway, plural, name), what=f"{name} is away")
+            assert swept(cadre, name) == {name: False}, "it may come back"
+            assert cadre("retire", name, "--kind", kind).returncode == 0
+            eventually(
+                lambda kind=kind, name=name: (queue_of(gateway, kind, name) or {})["state"] == "retired",
+                what=f"{name} is retired",
+            )
+
+    file = tmp_path / "marks"
+    first = gateway.submit("worker", f"mark {file} 0")
+    gateway.succeeded(first)
+    before = gateway.run(first)
+    served = gateway.request("DELETE", "/v1/queues/agent/worker")
+    assert (served.status_code, served.json()["code"]) == (409, "queue-in-use")
+    tools.kill()
+    second = gateway.submit("worker", f"mark {file} 0")
+    eventually(lambda: gateway.run(second)["waiting_for"] == "tool effect", what="it waits for the tool")
+    tools.start()
+    gateway.succeeded(second)
+
+    retire()
+    assert swept(cadre, "--dry-run") == {"effect": True, "worker": True}
+    assert queue_of(gateway, "agent", "worker") is not None
+    assert swept(cadre) == {"effect": True, "worker": True}
+    assert (queue_of(gateway, "agent", "worker"), queue_of(gateway, "tool", "effect")) == (None, None)
+    only_line(cadre("sweep", "worker"), 4)
+    gone = gateway.request("DELETE", "/v1/queues/agent/worker")
+    assert (gone.status_code, gone.json()["code"]) == (404, "unknown-queue")
+
+    worker.start()
+    tools.start()
+    eventually(partial(is_back, gateway, "agents", "worker"), what="who starts again is known again")
+    eventually(partial(is_back, gateway, "tools", "effect"), what="the tool is known again")
+    gateway.succeeded(gateway.submit("worker", f"mark {file} 0"))
+    for kind, name in (("agent", "worker"), ("tool", "effect")):
+        eventually(
+            lambda kind=kind, name=name: (queue_of(gateway, kind, name) or {})["waiting"] == 0,
+            what=f"{name} has handled all of it",
+        )
+    assert gateway.run(first) == before
+    assert len(done(file)) == len(set(done(file))) == 3
+
+
+def test_a_queue_with_work_stays_although_its_agent_is_retired(
+    gateway: Gateway, cadre: Commands, worker: Service, tools: Service, tmp_path: Path
+) -> None:
+    assert tools.is_running
+    assert worker.terminate() == 0
+    eventually(partial(is_away, gateway, "agents", "worker"), what="the worker is away")
+    run = gateway.submit("worker", f"mark {tmp_path / 'marks'} 0")
+    assert cadre("retire", "worker", "--kind", "agent").returncode == 0
+    eventually(
+        lambda: (queue_of(gateway, "agent", "worker") or {})["state"] == "retired", what="it is retired"
+    )
+    assert swept(cadre, "--forgotten") == {"worker": False}
+    kept = gateway.request("DELETE", "/v1/queues/agent/worker")
+    assert (kept.status_code, kept.json()["code"]) == (409, "queue-in-use")
+    worker.start()
+    gateway.succeeded(run)
 
 
 def test_what_is_retired_is_unknown_once_it_is_gone(

@@ -84,6 +84,7 @@ class Streams:
         self.costs = 0.0
         self.failures = 0
         self.swept: list[float] = []
+        self.queues_swept: list[float] = []
         self.unsweepable = False
 
     async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None:
@@ -135,6 +136,9 @@ class Streams:
         if self.unsweepable:
             raise BusUnavailable("sweeping", "no server")
 
+    async def sweep_queues(self) -> None:
+        self.queues_swept.append(self._time.now())
+
     async def purge(self, tree: str, before: int) -> None:
         self._time.spend(self.costs)
         self.names.pop(tree, None)
@@ -159,6 +163,7 @@ class House:
             keep=keep,
             read_on=self._read_on,
             in_use=lambda: self.in_use,
+            sweep_queues=streams.sweep_queues,
         )
         self._seq = 0
 
@@ -250,6 +255,7 @@ async def test_he_sweeps_when_he_comes_and_every_hour(house: House, unsweepable:
         await house.ended("a")
         await house.time.until(3 * 3600.0)
         assert house.streams.swept == [0.0, 3600.0, 7200.0, 10800.0]
+        assert house.streams.queues_swept == house.streams.swept
         await house.time.until(30 * DAY + 3600)
         assert [tree for _, tree in house.streams.purged] == ["a"], "it keeps nothing else waiting"
 

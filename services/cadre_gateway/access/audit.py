@@ -53,6 +53,7 @@ ACTIONS = {
     "DELETE /v1/agents/{agent}": "agent.retire",
     "DELETE /v1/tools/{tool}": "tool.retire",
     "DELETE /v1/sandboxes/{pool}": "sandbox.retire",
+    "DELETE /v1/queues/{kind}/{name}": "queue.remove",
     "POST /v1/agents/{agent}/rollout": "rollout.change",
     "POST /v1/keys": "key.make",
     "DELETE /v1/keys/{id}": "key.revoke",

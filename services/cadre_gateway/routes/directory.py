@@ -20,6 +20,7 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.lists import known_open_runs_of, open_runs, seconds_taken
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.left_queues import LeftQueues
 from cadre_gateway.projector import IndexRebuilder
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.directory import LiveContracts
@@ -105,6 +106,27 @@ def router(
         live = {one.revision for one in agent.replicas}
         lines = warnings_of(rollout, live, await known_open_runs_of(index, agent.name))
         return replace(agent, rollout=lines, differing=[])
+
+    return routes
+
+
+def queue_router(queues: LeftQueues) -> APIRouter:
+    """Return the routes of all queues, and of the removal of those that nothing serves."""
+    routes = APIRouter(prefix="/v1", tags=["directory"])
+
+    @routes.get("/queues", summary="Queues and who serves them", responses=openapi.answers(openapi.QueueList))
+    async def get_queues() -> Response:
+        """Of agents, tools and sandbox pools, over all shards."""
+        async with answer_deadline():
+            return json_answer(openapi.QueueList(await queues.list()))
+
+    @routes.delete("/queues/{kind}/{name}", status_code=204, summary="Remove a queue that nothing serves")
+    async def delete_queue(kind: str, name: str) -> Response:
+        """Its service is retired or forgotten, and nothing waits in it; 409 otherwise. A service that was forgotten is
+        retired by it."""
+        async with answer_deadline():
+            await queues.remove(ServiceKey(kind, name))
+        return Response(status_code=204)
 
     return routes
 

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 from msgspec import UNSET, UnsetType
 
-from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
+from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, ServiceQueue
 from cadre.api.runs import Accepted, Approval, RunSummary, State
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
@@ -51,6 +51,12 @@ class SandboxList(msgspec.Struct):
     """The live sandboxes, by pool."""
 
     sandboxes: list[LiveSandbox]
+
+
+class QueueList(msgspec.Struct):
+    """The queues of agents, tools and sandbox pools, by kind and name."""
+
+    queues: list[ServiceQueue]
 
 
 class ApprovalList(msgspec.Struct):

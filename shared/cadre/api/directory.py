@@ -57,6 +57,18 @@ def skew_lines(replicas: Iterable[Replica]) -> list[str]:
     ]
 
 
+class ServiceQueue(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue of an agent, tool or sandbox pool, with those of an agent's revisions, over all shards."""
+
+    kind: Literal["agent", "tool", "sandbox"]
+    name: str
+    state: Literal["served", "away", "rollout", "retired", "forgotten"]
+    """`served`: by a live process, or the agent is at rest; `rollout`: nothing is live and the agent's rollout is open;
+    `forgotten`: away for longer than the deployment remembers, and never retired."""
+    waiting: int
+    """Messages that wait in it or are in hand."""
+
+
 class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     """An agent with live replicas, and the card of the youngest; or one without any, which is away (`away_since`) or at
     rest, so that a run starts one. Either is given runs, which wait for it."""

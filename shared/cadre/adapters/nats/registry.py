@@ -141,6 +141,10 @@ class NatsRegistry:
         """Returns since when each known service is away, as `RegistryView.absences`."""
         return self._view.absences()
 
+    def retired(self) -> dict[ServiceKey, float]:
+        """Return when each service was retired, as `RegistryView.retired`."""
+        return self._view.retired()
+
     def rollout(self, agent: str) -> Rollout | None:
         """By which weights the agent's revisions share its new runs; None when there is no rollout."""
         found = self._rollouts.get(agent)
@@ -372,9 +376,26 @@ async def retire(
     if service.kind == "agent":
         await take_card_away(nc, topology, service.name)
     marker = Presence(instance=RETIRED, host="", pid=0, started_at=now)
-    key = topology.presence_key(service.kind, service.name, RETIRED)
-    subject = f"$KV.{topology.registry_bucket}.{key}"
+    subject = _marker(topology, service)
     await jetstream.append(nc, subject, encode(marker), headers={jetstream.TTL: f"{seconds_of(days):.0f}s"})
+
+
+async def is_retired(nc: Client, topology: Topology, service: ServiceKey) -> bool:
+    """Return whether the stream's leader has the service's marker. Raises BusUnavailable."""
+    found = await jetstream.last(nc, f"KV_{topology.registry_bucket}", _marker(topology, service))
+    return found is not None and bool(found.data)
+
+
+async def take_back(nc: Client, topology: Topology, service: ServiceKey) -> None:
+    """Take the marker of a retired service away: it is about to be served. Raises as `jetstream.append`."""
+    if await is_retired(nc, topology, service):
+        key = topology.presence_key(service.kind, service.name, RETIRED)
+        await remove_key(nc, topology.registry_bucket, key)
+
+
+def _marker(topology: Topology, service: ServiceKey) -> str:
+    key = topology.presence_key(service.kind, service.name, RETIRED)
+    return f"$KV.{topology.registry_bucket}.{key}"
 
 
 def _key(topology: Topology, agent: str) -> str:

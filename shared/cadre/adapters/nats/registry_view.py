@@ -136,6 +136,10 @@ class RegistryView:
             since[_service(key)] = since[_service(key)._replace(revision=presence.revision)] = None
         return since
 
+    def retired(self) -> dict[ServiceKey, float]:
+        """Return when each service was retired (Unix seconds), of those whose marker is there."""
+        return dict(self._retired)
+
     def superseded(self, own: Iterable[str], before: float) -> list[str]:
         """Returns the keys of replicas that are away since before (Unix seconds) and that live ones of these keys stand
         in for."""

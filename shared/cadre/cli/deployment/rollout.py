@@ -1,5 +1,5 @@
-"""`cadre rollout`: how an agent's revisions share its new runs, by weights, and back; `cadre retire`: an agent, tool
-or sandbox pool is taken out of the deployment."""
+"""`cadre rollout`: how an agent's revisions share its new runs, by weights, and back; `cadre retire`: an agent, tool or
+sandbox pool is taken out of the deployment; `cadre sweep`: the queues that such ones have left behind."""
 
 from typing import Any
 from urllib.parse import quote
@@ -134,3 +134,46 @@ def _kind_of(gateway: Gateway, name: str) -> str:
     raise CommandFailed(
         f"{name!r} is more than one thing: say which by --kind ({', '.join(found)})", ExitCode.USAGE
     )
+
+
+@click.command("sweep")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and what stays; remove nothing.")
+@click.option(
+    "--forgotten",
+    is_flag=True,
+    help="Also the queues of what was never retired and is away for longer than CADRE_AWAY_DAYS.",
+)
+@output_option("table")
+def sweep(names: tuple[str, ...], *, dry_run: bool, forgotten: bool, output: str) -> None:
+    """Remove the empty queues of retired agents, tools and sandbox pools: all of them, or those of NAME.
+
+    Gateways do it an hour after `cadre retire`. A queue in which messages wait stays, and so does one that a process
+    serves, that waits for its agent, or that is forgotten and may come back. No message is removed with a queue.
+    """
+    states = ("retired", "forgotten") if forgotten else ("retired",)
+    with Gateway() as gateway:
+        queues = gateway.get("/v1/queues")["queues"]
+        if unknown := sorted({*names} - {one["name"] for one in queues}):
+            raise CommandFailed(f"nothing named {', '.join(unknown)} has a queue", ExitCode.NOT_FOUND)
+        found = [
+            one
+            for one in queues
+            if one["state"] in ("retired", "forgotten") or one["name"] in names
+            if not names or one["name"] in names
+        ]
+        for one in found:
+            one["removed"] = one["state"] in states and not one["waiting"]
+            if one["removed"] and not dry_run:
+                gateway.delete(f"/v1/queues/{one['kind']}/{quote(one['name'], safe='')}")
+    if output == "json":
+        print_json(found)
+    elif not found:
+        click.echo("no queue is left behind", err=True)
+    else:
+        done = "would go" if dry_run else "removed"
+        rows = [
+            [one["kind"], one["name"], one["state"], str(one["waiting"]), done if one["removed"] else "stays"]
+            for one in found
+        ]
+        click.echo(table(["KIND", "NAME", "STATE", "WAITING", "QUEUE"], rows))

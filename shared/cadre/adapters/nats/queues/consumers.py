@@ -10,13 +10,14 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
-from cadre.adapters.nats.registry import keep_card, take_card_away
+from cadre.adapters.nats.registry import keep_card, take_back, take_card_away
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision, remedy
 from cadre.delivery.retry import EVERY_SECOND, Setup, retry
 from cadre.errors import BusUnavailable, NotSetUpYet, SetupError
 from cadre.ports import CallQueue, QueuedMessage
-from cadre.protocol.nats_users import Role, consumers
+from cadre.protocol.nats_users import Role, consumers, tools_of
 from cadre.protocol.rollout import slot_receiver
 from cadre.protocol.topology import Subject, Topology
 from cadre.settings import Settings
@@ -116,6 +117,9 @@ async def provision_roles(
                 f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS"
             )
         topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND)
+        # Before the queues are looked for: a gateway that is about to remove one looks for the marker after it.
+        for service in (service for role in roles for service in _services(role)):
+            await retry(partial(take_back, nc, topology, service), pauses=EVERY_SECOND)
         for consumer in (consumer for role in roles for consumer in consumers(role, topology)):
             most = ENDLESS if consumer.endless else MAX_DELIVER
             for stream, subjects in consumer.places(topology):
@@ -135,6 +139,13 @@ async def provision_roles(
         return topology
     finally:
         await nc.close()
+
+
+def _services(role: Role) -> list[ServiceKey]:
+    found = [ServiceKey("tool", tool) for tool in tools_of(role)]
+    if role.kind in ("agent", "sandbox"):
+        found.append(ServiceKey(role.kind, role.name))
+    return found
 
 
 _PAGE = 64
