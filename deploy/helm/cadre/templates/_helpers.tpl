@@ -63,7 +63,8 @@
 {{- range until (int .Values.nats.replicas) -}}
 {{- $routes = append $routes (printf "nats://nats-%d.nats-headless:6222" .) -}}
 {{- end -}}
-{{- $_ := set $config "cluster" (dict "name" "cadre" "port" 6222 "routes" $routes) -}}
+{{- /* A server whose machine has lost power closes no connection: the others ask it for a sign of life this often. */ -}}
+{{- $_ := set $config "cluster" (dict "name" "cadre" "port" 6222 "routes" $routes "ping_interval" "3s" "ping_max" 2) -}}
 {{- end -}}
 # The services' users. The operator makes the Secret that has them, or `cadre auth init --secrets`.
 include "users/auth.conf"
