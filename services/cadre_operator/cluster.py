@@ -97,9 +97,13 @@ class Cluster:
                 return None
             raise
 
-    async def apply(self, manifest: Manifest) -> Manifest:
-        """Makes the object be as the manifest says, as far as that says anything; returns it."""
+    async def apply(self, manifest: Manifest, seen: Manifest | None = None) -> Manifest:
+        """Make the object be as the manifest says, as far as that says anything; return it. Raise ApiError 409 when it
+        is not as it was `seen` any more."""
         about = manifest["metadata"]
+        if seen is not None:
+            about = {**about, "resourceVersion": seen["metadata"]["resourceVersion"]}
+            manifest = {**manifest, "metadata": about}
         return await self._call(
             "PATCH",
             _path(manifest["kind"], about["namespace"], about["name"]),

@@ -42,6 +42,7 @@ class Operator:
         self._gateways: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._gateway_pauses: dict[str, float] = {}
         self._settling: asyncio.TaskGroup
+        self._own: list[asyncio.Task[None]] = []
 
     async def run(self, liveness: str | None) -> None:
         """Runs until SIGTERM or SIGINT. `liveness` is the address at which it says that it is alive, if it does."""
@@ -65,7 +66,8 @@ class Operator:
                 liveness_endpoint=liveness,
             )
         )
-        tasks = [watching, asyncio.create_task(self._work()), asyncio.create_task(self._resync())]
+        self._own = [asyncio.create_task(self._work()), asyncio.create_task(self._resync())]
+        tasks = [watching, *self._own]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -79,6 +81,7 @@ class Operator:
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(login)
+        kopf.on.cleanup(registry=registry)(self._end)
         for one in OBJECT_KINDS:
             kopf.on.event(GROUP, VERSION, one.plural, registry=registry)(self._hear)
         for group, version, plural in (
@@ -92,6 +95,12 @@ class Operator:
         ):
             kopf.on.event(group, version, plural, registry=registry)(self._hear)
         return registry
+
+    async def _end(self, **_: Any) -> None:
+        """End all rounds: kopf waits for tasks that are left, and fails with the errors that they have meanwhile."""
+        for task in self._own:
+            task.cancel()
+        await asyncio.gather(*self._own, return_exceptions=True)
 
     async def _hear(self, namespace: str | None, **_: Any) -> None:
         if namespace is not None:

@@ -118,6 +118,10 @@ class Reconciler:
 
         Raises what Cluster does: then it is to be tried again.
         """
+        # Before its owners: what the cluster frees of an owner after this look is not given that owner again.
+        found = [
+            one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
+        ]
         objects = {one.kind: await self._cluster.list(one.kind, namespace) for one in OBJECT_KINDS}
         live = {
             kind: [one for one in found if not one["metadata"].get("deletionTimestamp")]
@@ -130,9 +134,6 @@ class Reconciler:
                 await self._tell(refusing, held_back(refusing, f"ConfigMap {VALUES_MAP}: {error}"), {})
             return True
         uids = _uids(live)
-        found = [
-            one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
-        ]
         existing = [one for one in found if is_ours(one)]
         others = {(one["kind"], one["metadata"]["name"]) for one in found if not is_ours(one)}
         secrets = [one for one in found if one["kind"] == "Secret"]
@@ -206,7 +207,8 @@ class Reconciler:
         others: Collection[Key],
         admin: Manifest | None,
     ) -> Desired:
-        with TemporaryDirectory(prefix="cadre-") as folder:
+        # A round that is cancelled leaves its thread writing.
+        with TemporaryDirectory(prefix="cadre-", ignore_cleanup_errors=True) as folder:
             reading = await asyncio.to_thread(read_namespace, live, values, Path(folder))
         wanted = desired(reading, Users(secrets), others, admin)
         # A user whose Secret goes is left out of the server's list in the same step.
@@ -249,7 +251,7 @@ class Reconciler:
             if key in versions and applied.get(key) == (digest, versions[key]):
                 continue
             try:
-                made = await self._cluster.apply(manifest)
+                made = await self._cluster.apply(manifest, found.get(key))
             except ApiError as error:
                 if key[0] not in _NOT_INSTALLED or error.status != 404:
                     raise

@@ -4,6 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+from starlette.responses import Response
+
 from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.values import read_values
 from kube.api_server import ApiServer
@@ -242,6 +245,43 @@ async def test_what_was_deleted_without_its_pods_is_left_alone(
         found = api.find("Deployment", "agent-one") or {}
         uid = (api.find("Agent", "one") or {})["metadata"]["uid"]
         assert [one["uid"] for one in found["metadata"]["ownerReferences"]] == [uid], "it is adopted"
+
+
+async def test_what_the_cluster_frees_of_its_owner_in_the_midst_of_a_round_is_not_given_it_again(
+    api: ApiServer, operator: OperatorProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector removes what has an owner that is not there any more."""
+    await put(api, agent("one"), agent("two"))
+    for name in ("one", "two"):
+        await becomes(api, "Agent", name, type="Accepted", status="True")
+    await rounds(api)
+    uid = (api.find("Agent", "one") or {})["metadata"]["uid"]
+    answer, left = api._list, [True]
+
+    def listed(resource: Resource, namespace: str, query: dict[str, str]) -> Response:
+        """Answer; once the agent was in an answer, it is deleted without what belongs to it."""
+        response = answer(resource, namespace, query)
+        if resource.kind == "Agent" and left:
+            left.clear()
+            for kind in ("Deployment", "Secret", "ConfigMap", "ServiceAccount", "NetworkPolicy", "Job"):
+                for found in api.all(kind):
+                    owners = found["metadata"].get("ownerReferences") or []
+                    found["metadata"]["ownerReferences"] = [one for one in owners if one["uid"] != uid]
+                    place = Place(api.resource(kind), "cadre", found["metadata"]["name"])
+                    api.store.change(place, found, "gc", status=False, strict=False)
+            api.store.delete(api.resource("Agent"), "cadre", "one")
+        return response
+
+    monkeypatch.setattr(api, "_list", listed)
+    await put(api, agent("two", instructions="Briefly."))
+    await api.until(lambda: not left, "it was deleted")
+    monkeypatch.undo()
+    await api.notify()
+    await rounds(api, "agent-two")
+    for kind in ("Deployment", "Secret", "ConfigMap", "ServiceAccount"):
+        names = [one["metadata"]["name"] for one in api.all(kind) if uid in str(one["metadata"])]
+        assert not names, f"{kind} {names} would be collected"
+    assert api.find("Secret", "cadre-nats-agent-one") is not None
 
 
 async def test_a_definition_says_which_agents_it_lacks(api: ApiServer, operator: OperatorProcess) -> None:

@@ -122,10 +122,9 @@ class _Connecting:
                 if not connecting.done() and wait and time.monotonic() >= warn_at:
                     log.warning("%s; still trying", lack or self._reason())
                     warn_at = time.monotonic() + _WARN_EVERY_SECONDS
-            connecting.result()
+            if (error := connecting.result()) is not None:
+                raise BusUnavailable("connecting", self._reason()) from error
             setup.waits("")
-        except (OSError, nats.errors.Error, TimeoutError) as error:
-            raise BusUnavailable("connecting", self._reason()) from error
         finally:
             connecting.cancel()
         self._is_open = True
@@ -133,20 +132,25 @@ class _Connecting:
             _returned[self._nc] = time.monotonic()
         return self._nc
 
-    async def _connect(self, wait: bool) -> None:
-        await self._nc.connect(
-            addresses(self._url),
-            name=self._name,
-            connect_timeout=5,
-            max_reconnect_attempts=-1 if wait else 1,
-            reconnect_time_wait=0.25,  # type: ignore[arg-type]  # seconds, any number will do
-            ping_interval=20,
-            error_cb=self._on_error,
-            disconnected_cb=self._on_disconnect,
-            reconnected_cb=self._on_reconnect,
-            pending_size=16 * 1024 * 1024,
-            **self._options,
-        )
+    async def _connect(self, wait: bool) -> Exception | None:
+        """Return why it cannot connect, also when it is cancelled: a task that others end may not fail."""
+        try:
+            await self._nc.connect(
+                addresses(self._url),
+                name=self._name,
+                connect_timeout=5,
+                max_reconnect_attempts=-1 if wait else 1,
+                reconnect_time_wait=0.25,  # type: ignore[arg-type]  # seconds, any number will do
+                ping_interval=20,
+                error_cb=self._on_error,
+                disconnected_cb=self._on_disconnect,
+                reconnected_cb=self._on_reconnect,
+                pending_size=16 * 1024 * 1024,
+                **self._options,
+            )
+        except (OSError, nats.errors.Error, TimeoutError) as error:
+            return error
+        return None
 
     async def _on_error(self, error: Exception) -> None:
         self._trouble = error
