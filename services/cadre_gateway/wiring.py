@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,9 +61,9 @@ from cadre_gateway.index.database.settings import IndexSettings, open_database
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.saved import ends_of_readers
 from cadre_gateway.index.usage_ledger import UsageLedger
-from cadre_gateway.left_queues import LeftQueues
 from cadre_gateway.projector import IndexRebuilder, LedgerFeed, LedgerSnapshots, Projector
 from cadre_gateway.reading.directory import LiveContracts
+from cadre_gateway.reading.left_queues import LeftQueues
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import BodyMemory
 from cadre_gateway.retention import Janitor
@@ -118,18 +118,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     ):  # the gateway tries again, and says why: only lists need it
         await index.open()
     erasure = NatsErasure(nc, topology, blobs)
-    queues = LeftQueues(
-        NatsLeftQueues(nc, topology), platform.registry, platform.clock, partial(_retire, platform)
-    )
-    janitor = Janitor(
-        index,
-        erasure,
-        platform.clock,
-        keep=platform.settings.keep_days * _DAY_SECONDS,
-        read_on=lambda: tail.read_on(),
-        in_use=lambda: {ref for one in platform.registry.reachable() for ref in (one.prompts, one.spec)},
-        sweep_queues=queues.sweep,
-    )
+    queues = _left_queues(platform)
+    janitor = _janitor(platform, index, erasure, queues, lambda: tail.read_on())
     projector = Projector(index, janitor)
     new_tail = partial(Tail, nc, topology, blobs, SENDER)
     tail = new_tail(projector.on_entry, projector.on_lifecycle)
@@ -168,6 +158,30 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     gateway.start()
     _warn_of_strangers(options.access, platform.settings.host)
     return gateway
+
+
+def _left_queues(platform: Platform) -> LeftQueues:
+    stored = NatsLeftQueues(platform.nc, platform.topology)
+    return LeftQueues(stored, platform.registry, platform.clock, partial(_retire, platform))
+
+
+def _janitor(
+    platform: Platform,
+    index: RunIndex,
+    erasure: NatsErasure,
+    queues: LeftQueues,
+    read_on: Callable[[], Awaitable[None]],
+) -> Janitor:
+    registry = platform.registry
+    return Janitor(
+        index,
+        erasure,
+        platform.clock,
+        keep=platform.settings.keep_days * _DAY_SECONDS,
+        read_on=read_on,
+        in_use=lambda: {ref for one in registry.reachable() for ref in (one.prompts, one.spec)},
+        sweep_queues=queues.sweep,
+    )
 
 
 async def _retire(platform: Platform, service: ServiceKey) -> None:

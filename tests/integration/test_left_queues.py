@@ -17,7 +17,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre_gateway.left_queues import RETIRED_SECONDS, LeftQueues
+from cadre_gateway.reading.left_queues import RETIRED_SECONDS, LeftQueues
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 

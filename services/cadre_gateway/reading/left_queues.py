@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from cadre.adapters.nats.queues.left_queues import NatsLeftQueues, QueueState
+from cadre.adapters.nats.queues.left_queues import LeftQueue, NatsLeftQueues
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.api.directory import ServiceQueue
@@ -83,7 +83,7 @@ class LeftQueues:
             if is_left and await self._queues.remove(service):
                 log.info("the queue of %s %s is removed: the service was retired", *service[:2])
 
-    def _state(self, service: ServiceKey, queue: QueueState) -> State:
+    def _state(self, service: ServiceKey, queue: LeftQueue) -> State:
         known = self._registry.absences()
         if queue.is_pulled or (service in known and known[service] is None):
             return "served"

@@ -40,6 +40,8 @@ TITLES = {
     "unknown-agent": "No agent has this name",
     "unknown-tool": "No tool has this name",
     "unknown-pool": "No sandbox pool has this name",
+    "unknown-queue": "There is no such queue",
+    "queue-in-use": "Something waits in the queue, or somebody serves it",
     "unknown-run": "There is no such run",
     "unknown-entry": "The run has no such entry",
     "unknown-model-call": "The step has no such model call",

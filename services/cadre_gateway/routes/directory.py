@@ -20,10 +20,10 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.lists import known_open_runs_of, open_runs, seconds_taken
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
-from cadre_gateway.left_queues import LeftQueues
 from cadre_gateway.projector import IndexRebuilder
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.directory import LiveContracts
+from cadre_gateway.reading.left_queues import LeftQueues
 from cadre_gateway.requests import body
 from cadre_gateway.requests.parameters import TIME, moment
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid

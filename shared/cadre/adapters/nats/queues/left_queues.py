@@ -21,7 +21,7 @@ _KINDS = {"agent": "agent", "tool": "tool", "code": "sandbox"}
 """Kinds of services by what the names of their consumers begin with."""
 
 
-class QueueState(NamedTuple):
+class LeftQueue(NamedTuple):
     """The queue of one service on all shards, with those of an agent's revisions."""
 
     waiting: int
@@ -37,10 +37,10 @@ class NatsLeftQueues:
         self._nc = nc
         self._topology = topology
 
-    async def states(self) -> dict[ServiceKey, QueueState]:
+    async def states(self) -> dict[ServiceKey, LeftQueue]:
         """Return the state of each queue, by its service."""
         return {
-            service: QueueState(
+            service: LeftQueue(
                 sum(one["num_pending"] + one["num_ack_pending"] for _, one in parts),
                 any(one["num_waiting"] for _, one in parts),
             )
