@@ -203,6 +203,14 @@ def queue_of(gateway: Gateway, kind: str, name: str) -> dict[str, Any] | None:
     return next((one for one in queues if (one["kind"], one["name"]) == (kind, name)), None)
 
 
+def is_retired(gateway: Gateway, kind: str, name: str) -> bool:
+    return bool((queue_of(gateway, kind, name) or {}).get("state") == "retired")
+
+
+def is_empty(gateway: Gateway, kind: str, name: str) -> bool:
+    return bool((queue_of(gateway, kind, name) or {}).get("waiting") == 0)
+
+
 def swept(cadre: Commands, *arguments: str) -> dict[str, bool]:
     done = cadre("sweep", *arguments, "-o", "json")
     assert done.returncode == 0, done.stderr
@@ -221,10 +229,7 @@ def test_a_retired_queue_is_swept_once_it_is_empty_and_what_it_delivers_again_ha
             eventually(partial(is_away, gateway, plural, name), what=f"{name} is away")
             assert swept(cadre, name) == {name: False}, "it may come back"
             assert cadre("retire", name, "--kind", kind).returncode == 0
-            eventually(
-                lambda kind=kind, name=name: (queue_of(gateway, kind, name) or {})["state"] == "retired",
-                what=f"{name} is retired",
-            )
+            eventually(partial(is_retired, gateway, kind, name), what=f"{name} is retired")
 
     file = tmp_path / "marks"
     first = gateway.submit("worker", f"mark {file} 0")
@@ -253,10 +258,7 @@ def test_a_retired_queue_is_swept_once_it_is_empty_and_what_it_delivers_again_ha
     eventually(partial(is_back, gateway, "tools", "effect"), what="the tool is known again")
     gateway.succeeded(gateway.submit("worker", f"mark {file} 0"))
     for kind, name in (("agent", "worker"), ("tool", "effect")):
-        eventually(
-            lambda kind=kind, name=name: (queue_of(gateway, kind, name) or {})["waiting"] == 0,
-            what=f"{name} has handled all of it",
-        )
+        eventually(partial(is_empty, gateway, kind, name), what=f"{name} has handled all of it")
     assert gateway.run(first) == before
     assert len(done(file)) == len(set(done(file))) == 3
 

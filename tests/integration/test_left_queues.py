@@ -1,6 +1,6 @@
 """Queues that retired services leave behind go after an hour, and those of services that are provisioned again stay."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Clock:
 class World(NamedTuple):
     nc: NatsClient
     topology: Topology
-    provision: Callable[[], object]
+    provision: Callable[[], Awaitable[object]]
     registry: NatsRegistry
     left: LeftQueues
 
