@@ -126,10 +126,19 @@ containers:
       httpGet: {path: "/healthz?js-enabled-only=true", port: monitor}
       periodSeconds: 2
       failureThreshold: 90
+    {{- if gt (int .Values.nats.replicas) 1 }}
     livenessProbe:
       httpGet: {path: "/healthz?js-enabled-only=true", port: monitor}
       periodSeconds: 30
       timeoutSeconds: 5
+    {{- else }}
+    # Its streams are asked as well: after a full disk they refuse writes until the server is started again.
+    livenessProbe:
+      httpGet: {path: /healthz, port: monitor}
+      periodSeconds: 15
+      timeoutSeconds: 5
+      failureThreshold: 4
+    {{- end }}
     readinessProbe:
       httpGet: {path: "/healthz?js-server-only=true", port: monitor}
       periodSeconds: 10
