@@ -53,6 +53,31 @@ def test_what_an_agent_does_not_have_is_named(section: str, message: str, tmp_pa
     assert message in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "description: Works.",
+            "kind: code",
+            "key 'description' is missing in spec; known keys: description",
+        ),
+        ("Works.", "' '", "agent a: "),
+        ("kind: Agent", "kind: Agents", "kind: invalid enum value 'Agents'; write Agent"),
+        ("name: a", "name: very good", "agent name 'very good': "),
+        ("kind: Agent", "kind: Agent\nkind: Team", "not YAML: line 3: the key 'kind'"),
+        ("{name: a}", "{name: a", "not YAML: line 4: "),
+        ("{name: a}", "2026-13-45", "not YAML: month must be"),
+        (HEAD, "", "Expected `object`, got `null`; known keys"),
+    ],
+)
+def test_what_a_file_as_a_whole_lacks_is_named(old: str, new: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(HEAD.replace(old, new))
+    with pytest.raises(SpecError) as refused:
+        read_agent(file)
+    assert str(refused.value).startswith(f"{file}: {message}")
+
+
 def test_a_length_of_time_is_seconds_or_a_text(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(

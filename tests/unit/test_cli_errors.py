@@ -156,6 +156,8 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
         (["run", "boss", "go", "--reset"], "--reset needs --session"),
         (["run", "boss", "go", "--input", "novalue"], "write NAME=VALUE"),
         (["run", "boss", "go", "--image", "/nowhere/a.png"], "--image /nowhere/a.png: No such file"),
+        (["run", "boss", "go", "--input", "k=1", "--input", "k=2"], "--input k"),
+        (["run", "boss", "broken \udcff"], "UTF-8 text (at character 8)"),
         (["run", "boss", "go", "--max-steps", "0"], "'--max-steps'"),
         (["show", "../etc"], "'../etc'"),
         (
