@@ -8,7 +8,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from harness.patience import eventually
 from harness.people import decide, done, error_codes, events_of, waiting
 from harness.stack import Gateway, Stack
 from harness.texts import holds
@@ -48,23 +47,6 @@ def test_an_approved_call_is_made(gateway: Gateway, books: Path) -> None:
     assert (told["state"], told["decision"]["by"]) == ("decided", "ann")
 
 
-def test_a_call_below_the_bound_waits_for_nobody(gateway: Gateway, books: Path) -> None:
-    run = gateway.submit("clerk", f"refund {books} 100")
-    assert gateway.finished(run)["output"] == "refund 100 is done"
-    assert events_of(gateway, run, "approval.requested") == []
-
-
-def test_the_model_reads_why_a_call_was_rejected(gateway: Gateway, books: Path) -> None:
-    run = gateway.submit("clerk", f"refund {books} 500")
-    (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "rejected", feedback="He was paid last week.").status_code == 200
-    result = gateway.finished(run)
-    assert result["state"] == "success"
-    assert error_codes(gateway.run(run, full="true")) == ["rejected"]
-    assert "He was paid last week." in result["output"]
-    assert done(books) == []
-
-
 def test_a_corrected_call_is_made_otherwise_and_the_model_is_told(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
@@ -81,18 +63,6 @@ def test_a_corrected_call_is_made_otherwise_and_the_model_is_told(gateway: Gatew
     assert holds(result["output"], '"amount":50', "Half.", "refund 50 is done")
 
 
-def test_a_correction_may_call_something_else(gateway: Gateway, books: Path) -> None:
-    run = gateway.submit("clerk", f"refund {books} 500")
-    (call,) = waiting(gateway, run)
-    unknown = decide(gateway, call["call"], "corrected", tool="burn")
-    assert (unknown.status_code, "burn" in unknown.json()["detail"]) == (422, True)
-    given = {"file": str(books), "text": "later"}
-    answer = decide(gateway, call["call"], "corrected", tool="note", arguments=given)
-    assert (answer.status_code, answer.json()["tool"]) == (200, "note"), answer.text
-    assert "note later is done" in gateway.finished(run)["output"]
-    assert done(books) == ["note later"]
-
-
 def test_nobody_decides_in_time(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("hasty", f"refund {books} 1")
     (call,) = waiting(gateway, run)
@@ -104,16 +74,6 @@ def test_nobody_decides_in_time(gateway: Gateway, books: Path) -> None:
     late = decide(gateway, call["call"], "approved")
     assert (late.status_code, late.json()["code"]) == (410, "approval-expired")
     assert waiting(gateway, run, 0) == []
-
-
-def test_a_restricted_agent_asks_before_each_tool_that_its_file_does_not_name(
-    gateway: Gateway, books: Path
-) -> None:
-    assert gateway.answer("careful", f"note {books}") == "note noted is done"
-    run = gateway.submit("careful", f"refund {books} 1")
-    (call,) = waiting(gateway, run)
-    assert decide(gateway, call["call"], "approved").status_code == 200
-    assert gateway.finished(run)["output"] == "refund 1 is done"
 
 
 def test_a_tool_may_say_itself_that_it_needs_a_word(gateway: Gateway, books: Path) -> None:
@@ -128,19 +88,6 @@ def test_a_tool_may_say_itself_that_it_needs_a_word(gateway: Gateway, books: Pat
 
 
 # --- several words
-
-
-def test_two_calls_of_a_step_wait_each_for_its_own_word(gateway: Gateway, books: Path) -> None:
-    run = gateway.submit("clerk", f"refund {books} 200 300")
-    second, first = waiting(gateway, run, 2)
-    assert (first["arguments"]["amount"], second["arguments"]["amount"]) == (200, 300)
-    assert decide(gateway, second["call"], "approved").status_code == 200
-    assert [call["call"] for call in waiting(gateway, run)] == [first["call"]]
-    assert gateway.run(run)["state"] == "waiting"
-    assert decide(gateway, first["call"], "rejected", feedback="no").status_code == 200
-    result = gateway.finished(run)
-    assert "refund 300 is done" in result["output"]
-    assert done(books) == ["refund 300"]
 
 
 def test_of_two_decisions_at_once_exactly_one_counts(gateway: Gateway, books: Path) -> None:
@@ -232,20 +179,6 @@ def test_a_delegation_may_wait_too_and_go_to_another_member(gateway: Gateway, bo
     assert done(books) == ["note noted"]
 
 
-def test_the_end_of_a_tree_takes_its_held_calls_along(gateway: Gateway, books: Path) -> None:
-    run = gateway.submit("chief", f"have clerk: refund {books} 200 300")
-    calls = waiting(gateway, run, 2)
-    gateway.request("POST", f"/v1/runs/{run}/cancel", json={"reason": "enough"})
-    assert gateway.finished(run)["state"] == "cancelled"
-    assert waiting(gateway, run, 0) == []
-    eventually(
-        lambda: gateway.run(run)["children"][0]["state"] == "cancelled",
-        what="the member is cancelled as well",
-    )
-    assert decide(gateway, calls[0]["call"], "approved").status_code == 410
-    assert done(books) == []
-
-
 # --- through the death of everything
 
 
@@ -278,5 +211,6 @@ def test_a_wait_survives_the_death_of_every_process(stack: Stack, gateway: Gatew
     assert decide(gateway, call["call"], "approved").status_code in (200, 202)
     assert decide(gateway, another["call"], "rejected", feedback="no").status_code in (200, 202)
     assert "refund 500 is done" in gateway.finished(run)["output"]
-    assert "did not allow" in gateway.finished(other)["output"]
+    assert gateway.finished(other)["state"] == "success"
+    assert error_codes(gateway.run(other, full="true")) == ["rejected"]
     assert done(books) == ["refund 500"]

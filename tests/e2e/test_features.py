@@ -1,7 +1,6 @@
 """What a run can do, seen from outside: real processes, a scripted model, the HTTP API and the command line."""
 
 import asyncio
-import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,6 @@ from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "features"
 
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-
 
 def events_of(gateway: Gateway, run: str, name: str) -> list[dict[str, Any]]:
     return [data for event, data in gateway.events(run) if event == name]
@@ -25,36 +20,16 @@ def events_of(gateway: Gateway, run: str, name: str) -> list[dict[str, Any]]:
 # --- what comes with a task
 
 
-def test_additional_arguments_are_named_in_the_task_and_put_into_calls(gateway: Gateway) -> None:
-    """The model writes the name of a variable; the tool gets its value, whatever its type."""
-    given = {"city": "Oslo, at the fjord", "numbers": [1, 2, 3]}
-    output = gateway.answer("solo", "work with variables", inputs=given)
-    assert output == "Oslo, at the fjord / 6"
-
-
 def test_arguments_of_the_command_line_are_json_or_text(cadre: Commands) -> None:
     """What only Python takes for JSON is text."""
     done = cadre("run", "solo", "work with variables", "--input", "city=NaN", "--input", "numbers=[4, 5]")
     assert (done.returncode, done.stdout) == (0, "NaN / 9\n"), done.stderr
 
 
-def test_an_image_reaches_the_model_once_in_each_request(gateway: Gateway) -> None:
-    url = f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"
-    assert gateway.answer("solo", "a picture", images=[url]) == f"1 image, 1 image, {url}"
-
-
 def test_a_task_of_600_kilobytes(gateway: Gateway) -> None:
     """More than a message of the bus may have."""
     task = "a long task: " + "abcde " * 100_000
     assert gateway.answer("solo", task) >= 600_000
-
-
-def test_a_session_goes_on_with_the_memory_of_its_last_run(gateway: Gateway) -> None:
-    gateway.answer("solo", "remember the hoopoe", session="birds")
-    again = gateway.answer("solo", "what did I say?", session="birds")
-    assert "remember the hoopoe" in again
-    fresh = gateway.answer("solo", "what did I say?", session="birds", reset=True)
-    assert "hoopoe" not in fresh
 
 
 def test_a_conversation_on_the_terminal(cadre: Commands) -> None:
@@ -69,29 +44,7 @@ def test_a_conversation_on_the_terminal(cadre: Commands) -> None:
     assert more.stdout.strip() == "remembered"
 
 
-def test_a_session_is_busy_until_its_run_has_ended(gateway: Gateway) -> None:
-    run = gateway.submit("solo", "take long", session="busy")
-    gateway.wait_for(run, "tool.called")
-    follower = {"agent": "solo", "task": "what did I say?", "session": "busy"}
-    refused = gateway.request("POST", "/v1/runs", json=follower)
-    assert (refused.status_code, refused.json()["code"]) == (409, "session-busy")
-    gateway.request("POST", f"/v1/runs/{run}/cancel", json={})
-    assert gateway.finished(run)["state"] == "cancelled"
-    assert gateway.request("POST", "/v1/runs", json=follower).status_code == 202
-
-
 # --- what the model does
-
-
-def test_the_step_limit_ends_in_an_answer(cadre: Commands) -> None:
-    done = cadre("run", "solo", "never end", "--max-steps", 2)
-    assert done.returncode == 7
-    assert done.stdout == "That is as far as I came.\n"
-    assert "AgentMaxStepsError" in done.stderr.splitlines()[-1]
-
-
-def test_calls_are_read_from_text_when_the_model_returns_none(gateway: Gateway) -> None:
-    assert gateway.answer("solo", "call in text") == "heard spoken"
 
 
 def test_a_model_that_is_away_is_replaced_by_one_that_a_schema_holds(gateway: Gateway) -> None:
@@ -106,14 +59,6 @@ def test_a_model_that_is_away_is_replaced_by_one_that_a_schema_holds(gateway: Ga
     assert accepted["spec"]["model"]["fallbacks"] == [
         {"name": "scripted", "calls": "schema", "vision": False}
     ]
-
-
-def test_an_answer_without_any_call_is_an_error_that_the_model_mends(gateway: Gateway) -> None:
-    run = gateway.submit("solo", "chatty")
-    assert gateway.succeeded(run) == "recovered"
-    steps = [data["event"] for data in events_of(gateway, run, "step.finished")]
-    assert steps[0]["error"]["type"] == "AgentParsingError"
-    assert not steps[1].get("error")
 
 
 # --- tools

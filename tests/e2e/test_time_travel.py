@@ -103,13 +103,6 @@ def test_the_last_runs_of_an_agent_become_a_folder_of_tests(
     assert holds(only_line(cadre("runs", "export", "--agent", "nobody"), 4), "nobody", "`cadre runs`")
 
 
-def test_a_run_that_is_not_there(gateway: Gateway, cadre: Commands) -> None:
-    assert gateway.request("GET", "/v1/runs/nothing/replay").status_code == 404
-    assert gateway.request("POST", "/v1/runs/nothing/fork", json={"at": 1}).status_code == 404
-    only_line(cadre("replay", "nothing"), 4)
-    only_line(cadre("fork", "nothing", "--at", 1), 4)
-
-
 def test_an_exported_run_is_replayed_without_a_gateway(
     cadre: Commands, delegated: str, tmp_path: Path
 ) -> None:
