@@ -97,16 +97,6 @@ def test_exported_erased_imported_it_is_the_same(
     assert cadre("runs", "rm", run).returncode == 0
 
 
-def test_a_run_moves_to_another_deployment(
-    cadre: Commands, run: str, elsewhere: dict[str, str], tmp_path: Path
-) -> None:
-    file = tmp_path / "kept.cadre"
-    assert cadre("runs", "export", "@last", "-o", file).returncode == 0
-    done = cadre("runs", "import", file, "-o", "json", **elsewhere)
-    assert json.loads(done.stdout)["id"] == run, done.stderr
-    assert shown(cadre, run, **elsewhere) == shown(cadre, run)
-
-
 @pytest.mark.parametrize("tool", ["look", "effect"])
 def test_a_run_at_work_is_erased_only_by_force(
     stack: Stack, gateway: Gateway, cadre: Commands, tmp_path: Path, tool: str

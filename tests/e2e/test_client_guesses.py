@@ -4,7 +4,6 @@ Each test is such a guess. It works as it stands, or is refused with the word th
 tools and tests in one process are in `tests/unit/test_guesses.py`.
 """
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre import AsyncClient, Client
-from cadre.client import Conflict, NotFound
+from cadre import Client
+from cadre.client import Conflict
 from cadre.testing import running_model
 from harness.folder_commands import FolderCommands, stop
 from harness.guard import Guard
@@ -101,19 +100,6 @@ def test_a_run_is_started_and_waited_for(client: Client) -> None:
     assert client.run("writer", "say hello") == "hello"
 
 
-def test_events_are_streamed(client: Client) -> None:
-    types = [event.type for event in client.start("writer", "say hello").stream()]
-    assert (types[0], types[-1]) == ("run.accepted", "end")
-
-
-def test_the_list_has_a_limit_and_a_state(client: Client) -> None:
-    client.run("writer", "say hello")
-    client.run("writer", "say hello")
-    assert len([*client.runs(limit=1, state="success")]) == 1
-    with pytest.raises(TypeError, match="'state'"):
-        client.runs(status="completed")  # type: ignore[call-arg]
-
-
 def test_the_type_of_one_answer_goes_with_the_request(client: Client) -> None:
     run = client.start("writer", "Count.", output_type=list[int])
     assert all(isinstance(one, int) for one in run.result(timeout=patience()))
@@ -148,38 +134,9 @@ def test_a_timeout_leaves_the_run_and_cancel_ends_it(client: Client, served: Ser
         assert one.wait(timeout=patience()).state == "cancelled"
 
 
-def test_a_session_goes_on(client: Client) -> None:
-    first = client.start("writer", "say hello", session="s")
-    first.wait(timeout=patience())
-    second = client.start("writer", "say hello", session="s")
-    second.wait(timeout=patience())
-    accepted = next(event for event in second.stream() if event.type == "run.accepted")
-    assert accepted.data["event"]["task"]["continues"] == first.id
-
-
 def test_one_key_starts_one_run(client: Client) -> None:
     runs = {client.start("writer", "say hello", idempotency_key="k").id for _ in range(2)}
     assert len(runs) == 1
-
-
-def test_an_agent_that_is_not_there(client: Client) -> None:
-    with pytest.raises(NotFound, match="boss"):
-        client.start("nobody", "say hello")
-
-
-def test_nobody_listens() -> None:
-    with Client("http://127.0.0.1:9") as client, pytest.raises(ConnectionError):
-        client.agents()
-
-
-def test_the_twin_for_event_loops(served: Served) -> None:
-    async def play() -> tuple[str, object]:
-        async with AsyncClient(served.url) as client:
-            run = await client.start("writer", "say hello")
-            types = [event.type async for event in run.stream()]
-            return types[-1], (await run.wait()).output
-
-    assert asyncio.run(play()) == ("end", "hello")
 
 
 def test_a_change_of_the_module_is_taken_up(served: Served, client: Client) -> None:

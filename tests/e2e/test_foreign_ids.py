@@ -54,6 +54,10 @@ def rpc(method: str, **params: Any) -> Attempt:
     return ask
 
 
+def a2a(method: str, **params: Any) -> Attempt:
+    return rest("POST", "/a2a/clerk", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+
 def tool(name: str, **arguments: Any) -> Attempt:
     def ask(caller: Caller, run: str, call: str) -> httpx2.Response:
         given = in_place(arguments, run, call)
@@ -90,6 +94,7 @@ READING: dict[str, Attempt] = {
     "A2A subscribe": rest("GET", "/a2a/clerk/tasks/RUN:subscribe"),
     "A2A pushes": rest("GET", "/a2a/clerk/tasks/RUN/pushNotificationConfigs"),
     "A2A list": rest("GET", "/a2a/clerk/tasks?contextId=RUN"),
+    "A2A task by JSON-RPC": a2a("GetTask", id="RUN"),
     "MCP task": rpc("tasks/get", taskId="RUN"),
     "MCP get": tool("cadre_get_run", run="RUN"),
 }
@@ -130,6 +135,11 @@ WRITING: dict[str, Attempt] = {
     "A2A cancel": rest("POST", "/a2a/clerk/tasks/RUN:cancel"),
     "A2A push": rest(
         "POST", "/a2a/clerk/tasks/RUN/pushNotificationConfigs", {"url": "https://example.org/hook"}
+    ),
+    "A2A cancel by JSON-RPC": a2a("CancelTask", id="RUN"),
+    "A2A message by JSON-RPC": a2a("SendMessage", message=_TOLD),
+    "A2A push by JSON-RPC": a2a(
+        "CreateTaskPushNotificationConfig", taskId="RUN", url="https://example.org/hook"
     ),
     "AG-UI resume": rest(
         "POST", "/agui/clerk", {**_THREAD, "resume": [{"interruptId": "CALL", "status": "resolved"}]}

@@ -297,16 +297,6 @@ def test_a_gateway_that_dies_under_a_request_costs_a_retry(
     assert sum(str(books) in run["task"] for run in runs_of(gateway, agent="chief")) == 1
 
 
-def test_a_callers_trace_is_linked(gateway: Gateway) -> None:
-    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    raw = client(gateway).chat.completions.with_raw_response.create(
-        model="host", messages=said("Traced"), extra_headers={"traceparent": caller}
-    )
-    trace = gateway.request("GET", f"/v1/runs/{raw.headers['X-Cadre-Run']}/trace", params={"format": "otlp"})
-    assert "0af7651916cd43dd8448eb211c80319c" in trace.text
-    assert raw.headers["X-Trace-Id"] in trace.text
-
-
 def test_an_idempotency_key_is_one_run(openai_client: OpenAI) -> None:
     def ask() -> str:
         raw = openai_client.chat.completions.with_raw_response.create(

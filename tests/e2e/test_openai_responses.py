@@ -1,6 +1,5 @@
 """Responses of agents, by the Open Responses specification: driven by the stock client."""
 
-import asyncio
 import json
 import re
 import signal
@@ -10,7 +9,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import FunctionToolParam, Response, ResponseInputParam, ResponseStreamEvent
 from pydantic import BaseModel
@@ -134,19 +133,6 @@ def test_the_events_of_a_stream_are_numbered_and_in_order(client: OpenAI, books:
 def test_an_answer_is_parsed(client: OpenAI) -> None:
     response = client.responses.parse(model="host", input="Ann as JSON", text_format=Person)
     assert response.output_parsed == Person(name="Ann", age=41)
-
-
-def test_the_asynchronous_client(gateway: Gateway) -> None:
-    async def ask() -> str:
-        async with AsyncOpenAI(
-            base_url=f"{gateway.service.url}/v1", api_key="any", timeout=patience()
-        ) as one:
-            stream = await one.responses.create(model="host", input="Good day", stream=True)
-            return "".join(
-                [event.delta async for event in stream if event.type == "response.output_text.delta"]
-            )
-
-    assert asyncio.run(ask()) == "Hello!"
 
 
 def test_the_hidden_requests_of_chat_programs_cost_no_run(client: OpenAI, gateway: Gateway) -> None:
