@@ -75,10 +75,7 @@ def gateway(stack: Stack) -> Gateway:
     memory = {"CADRE_MEMORY_DIRECTORY": str(stack.folder / "memory"), "CADRE_MEMORY_EMBEDDINGS": "none"}
     stack.add("memory", "cadre_memory", start=False, **memory)
     stack.add("tracer", "cadre_tracer", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(5)
-    return gateway
+    return stack.open_gateway(5)
 
 
 @pytest.fixture(scope="module")

@@ -37,9 +37,7 @@ def test_a_killed_service_takes_its_browsers_along_and_the_next_one_goes_on(
         browser = stack.add(
             "browser", "cadre_tools", "cadre_browser", start=False, CADRE_BROWSER_PRIVATE="127.0.0.1/32"
         )
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         run = gateway.submit("watcher", f"Buy a lamp at {web.url}/shop.html")
         (call,) = waiting(gateway, run)
         assert browser.process is not None

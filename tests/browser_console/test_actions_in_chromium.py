@@ -52,8 +52,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.agent(TEAMS / "tickets" / "clerk.yaml", start=False)
         stack.tools(TEAMS / "expenses" / "tools.py", start=False)
         stack.tools(TEAMS / "tickets" / "inbox.py", start=False)
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

@@ -22,8 +22,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.agent(TEAM / "clerk.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
         stack.environment["CADRE_TRACE_URL"] = "http://127.0.0.1:9/trace/{trace_id}?from=cadre"
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

@@ -25,8 +25,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.agent(TEAM / "chief.yaml", start=False)
         stack.agent(TEAM / "clerk.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

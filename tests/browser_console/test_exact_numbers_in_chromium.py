@@ -25,10 +25,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         stack.model(TEAM / "script.yaml")
         stack.agent(TEAM / "payer.yaml", start=False)
         stack.tools(TEAM / "bank.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
-        yield gateway
+        yield stack.open_gateway(1)
 
 
 def the_call(page: Page) -> Locator:

@@ -27,8 +27,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.add("memory", "cadre_memory", start=False, **settings)
         stack.agent(TEAM / "keeper.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

@@ -45,10 +45,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         stack.model(folder / "script.yaml")
         stack.agent(site / "forecaster.yaml", start=False)
         stack.tools(folder / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
-        yield gateway
+        yield stack.open_gateway(1)
 
 
 def test_its_lines_and_words_are_shown(page: Page, gateway: Gateway, pictures: Pictures) -> None:

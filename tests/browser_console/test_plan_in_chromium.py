@@ -52,10 +52,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Stack(folder) as stack:
         stack.agent(folder / "planner.yaml", start=False)
         stack.tools(folder / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
-        yield gateway
+        yield stack.open_gateway(1)
 
 
 def test_a_plan_is_edited_in_place_while_a_step_waits(

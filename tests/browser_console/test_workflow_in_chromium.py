@@ -29,8 +29,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.environment["PURCHASES_DB"] = str(folder / "purchases.sqlite")
         stack.agent(folder / "buyer.yaml", start=False)
         stack.tools(TEAM / "office.py", start=False)
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

@@ -35,10 +35,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         for name in ("chief", "clerk", "host"):
             stack.agent(TEAM / f"{name}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        found = stack.gateway(start=False)
-        stack.start_all()
-        found.wait_offered(3)
-        yield found
+        yield stack.open_gateway(3)
 
 
 @pytest.fixture(scope="module")

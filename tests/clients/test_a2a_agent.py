@@ -23,10 +23,7 @@ def team(folder: Path) -> Iterator[Gateway]:
         for name in ("chief", "clerk", "host"):
             stack.agent(TEAM / f"{name}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        found = stack.gateway(start=False)
-        stack.start_all()
-        found.wait_offered(3)
-        yield found
+        yield stack.open_gateway(3)
 
 
 @pytest.fixture(scope="module")

@@ -29,10 +29,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with Stack(tmp_path_factory.mktemp("stack")) as stack:
         stack.model(TEAM / "script.yaml")
         stack.agent(TEAM / "host.yaml", start=False)
-        found = stack.gateway(start=False)
-        stack.start_all()
-        found.wait_offered(1)
-        yield found
+        yield stack.open_gateway(1)
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,7 @@ def gateway(request: pytest.FixtureRequest, team: Path, stack: Stack, more: None
         stack.agent(file, start=False)
     for file in sorted(team.glob("*.py")) if only is None else []:
         stack.tools(file, start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(len(agents))
-    return gateway
+    return stack.open_gateway(len(agents))
 
 
 @pytest.fixture

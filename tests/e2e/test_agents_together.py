@@ -16,9 +16,7 @@ def test_a_manager_and_its_member_in_one_process(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.model(TEAM / "script.yaml")
         together = stack.add("together", "cadre_agent", TEAM / "lead.yaml", TEAM / "writer.yaml", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(2)
+        gateway = stack.open_gateway(2)
         assert gateway.answer("writer", "write") == "a story"
         run = gateway.submit("lead", "have a story written")
         gateway.wait_for(run, "delegate.started")
@@ -41,9 +39,7 @@ def test_each_agent_has_its_own_name_in_spans_metrics_and_logs(tmp_path: Path) -
         stack.model(TEAM / "script.yaml")
         together = stack.add("together", "cadre_agent", TEAM / "lead.yaml", TEAM / "writer.yaml", start=False)
         stack.add("tracer", "cadre_tracer", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(2)
+        gateway = stack.open_gateway(2)
         run = gateway.submit("lead", "have a story written")
         stack.release_model()
         gateway.succeeded(run)

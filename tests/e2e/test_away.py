@@ -30,10 +30,7 @@ def gateway(stack: Stack) -> Gateway:
     for name in ("lead", "worker", "hasty", "lacking"):
         stack.agent(TEAM / f"{name}.yaml", start=False)
     stack.tools(TEAM / "tools.py", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(5)
-    return gateway
+    return stack.open_gateway(5)
 
 
 @pytest.fixture

@@ -49,9 +49,7 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
         for agent in ("chief", "clerk"):
             stack.agent(TEAM / f"{agent}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(2)
+        gateway = stack.open_gateway(2)
         yield Deployment(stack, gateway, commands_of(stack, tmp_path), tmp_path)
 
 

@@ -14,9 +14,7 @@ def test_a_run_is_cancelled_although_all_places_are_held_by_hung_calls(tmp_path:
         stack.environment |= {"CADRE_CONCURRENCY": "1", "CADRE_SHARDS": "1"}
         stack.model(TEAM / "script.yaml")
         stack.agent(TEAM / "worker.yaml", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         runs = [gateway.submit("worker", f"task {number}") for number in range(1 + WAITING)]
         gateway.wait_for(runs[0], "model.called")
         # The last ones first: theirs lie behind all tasks, and the place is held still.

@@ -59,9 +59,7 @@ def begun(stack: Stack, flag: Path) -> tuple[Gateway, str]:
     (folder / "editor.py").write_text(EDITOR.replace("FLAG", str(flag)))
     stack.agent(folder / "planner.yaml", start=False)
     stack.tools(folder / "tools.py", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(1)
+    gateway = stack.open_gateway(1)
     run = gateway.submit("planner", "Add up.")
     gateway.wait_for(run, "tool.called")
     return gateway, run

@@ -43,8 +43,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.tools(EXAMPLES / "word_counter" / "tools.py", start=False)
         stack.script(AGENT / "agent.py", start=False)
         stack.agent(AGENT / "agent.yaml", start=False)
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

@@ -43,8 +43,7 @@ def grown(tmp_path: Path) -> Any:
         stack.agent(TEAM / "helper.yaml", start=False)
         stack.agent(TEAM / "boss.yaml", start=False)
         stack.add("gateway-2", "cadre_gateway", start=False, CADRE_INDEX_URL=f"sqlite://{tmp_path}/second.db")
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         for name in ("gateway", "gateway-2"):
             Gateway(stack.services[name]).wait_offered(3)
         yield stack
@@ -260,9 +259,7 @@ def test_an_agent_that_stood_still_through_the_growth_takes_its_runs_up(tmp_path
         stack.model(TEAM / "script.yaml")
         agent = stack.agent(TEAM / "worker.yaml", start=False)
         tools = stack.tools(TEAM / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         before = gateway.submit("worker", f"use effect {tmp_path}/before 0")
         for service in (agent, tools):
             service.signal(signal.SIGSTOP)

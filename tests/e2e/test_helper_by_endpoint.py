@@ -328,9 +328,7 @@ def helper_at(folder: Path, server: Played, url: str, name: str) -> Iterator[tup
         stack.environment |= {"CADRE_MODEL_URL": url, "CADRE_MODEL": name, "http_proxy": proxy}
         stack.tools(folder / "tools.py", start=False)
         stack.agent(folder / "helper.yaml", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         yield stack, gateway
 
 

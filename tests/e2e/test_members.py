@@ -75,9 +75,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
             command = [sys.executable, str(PROGRAM), *arguments]
             file.write_text(FILE.format(name=name, command=command))
             stack.add(name, "cadre.cli.main", "member", file, start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(4)
+        gateway = stack.open_gateway(4)
         yield Deployment(stack, gateway, folder)
 
 

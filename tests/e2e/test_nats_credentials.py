@@ -46,9 +46,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack
         stack.add(
             "agent", HERE / "synadia" / "agent.py", folder, "far", key, "trust=signed", start=False
         ).start(wait=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(2)
+        gateway = stack.open_gateway(2)
         yield stack, gateway
 
 

@@ -58,8 +58,7 @@ def test_a_run_keeps_its_prompts_when_its_agent_is_started_from_others(tmp_path:
         stack.model(tmp_path / "script.yaml")
         clerk = stack.agent(tmp_path / "clerk.yaml", start=False)
         stack.tools(tmp_path / "bills.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         older, erased = gateway.submit("clerk", "Pay."), gateway.submit("clerk", "Pay.")
         assert paid(gateway, erased) == "first"
         waiting(gateway, older)

@@ -36,9 +36,7 @@ def test_a_revision_that_its_manager_could_not_call_gets_no_runs(tmp_path: Path)
         for file in ("clerk", "planner"):
             stack.agent(TEAM / f"{file}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(2)
+        gateway = stack.open_gateway(2)
         (first,) = revisions(gateway, 1)
         assert gateway.request("GET", PATH).json()["warnings"] == []
         assert change(gateway, to=first, weight=100)[0] == 200

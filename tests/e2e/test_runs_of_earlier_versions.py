@@ -29,8 +29,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.agent(FEATURES / "solo.yaml", start=False)
         for file in sorted(FEATURES.glob("*.py")):
             stack.tools(file, start=False)
-        stack.gateway(start=False)
-        stack.start_all()
+        stack.open_gateway()
         yield stack
 
 

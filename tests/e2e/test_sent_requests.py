@@ -131,9 +131,7 @@ def test_what_a_model_received_is_rendered_from_the_journal(tmp_path: Path) -> N
         stack.agent(tmp_path / "clerk.yaml", start=False)
         stack.agent(tmp_path / "checker.yaml", start=False)
         stack.tools(tmp_path / "bills.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(2)
+        gateway = stack.open_gateway(2)
         run = gateway.submit("clerk", "Pay the bill.")
         assert gateway.succeeded(run) == "done"
         received = list(bodies)

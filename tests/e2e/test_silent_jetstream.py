@@ -52,10 +52,7 @@ def stack(proxy: NatsProxy, tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def gateway(stack: Stack) -> Gateway:
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(3)
-    return gateway
+    return stack.open_gateway(3)
 
 
 def readyz(service: Service) -> tuple[int, dict[str, Any]]:

@@ -45,10 +45,7 @@ def begin(stack: Stack) -> Gateway:
     stack.model(folder / "script.yaml")
     stack.agent(folder / "worker.yaml", start=False)
     stack.agent(folder / "boss.yaml", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(2)
-    return gateway
+    return stack.open_gateway(2)
 
 
 def test_an_interrupt_deep_in_a_tree_has_its_model_asked_at_once(stack: Stack) -> None:

@@ -65,9 +65,7 @@ class ProgramStack:
     def start(self, tools: Path) -> None:
         """Start all that was added, and wait for it."""
         self.stack.tools(tools, name="booking", start=False)
-        self.gateway = self.stack.gateway(start=False)
-        self.stack.start_all()
-        self.gateway.wait_offered(self.agents)
+        self.gateway = self.stack.open_gateway(self.agents)
 
     def host(self, name: str) -> Service:
         """The service that runs the agent's program."""

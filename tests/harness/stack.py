@@ -155,6 +155,14 @@ class Stack:
         for service in asleep:
             service.wait_ready()
 
+    def open_gateway(self, agents: int = 0) -> Gateway:
+        """Start a gateway and whatever does not run yet; return it once so many agents may call all that they name."""
+        gateway = self.gateway(start=False)
+        self.start_all()
+        if agents:
+            gateway.wait_offered(agents)
+        return gateway
+
     @contextlib.asynccontextmanager
     async def platform(self, *, key: Path | None = None) -> AsyncIterator[Platform]:
         """What a service has of NATS, for a test that writes or reads beside them; `key` is its user's file."""

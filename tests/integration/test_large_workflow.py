@@ -59,8 +59,7 @@ def test_a_long_list_starves_nobody(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.agent(tmp_path / "clerk.yaml", start=False)
         stack.tools(tmp_path / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         items = list(range(ITEMS))
         large = gateway.submit("clerk", "All of them.", inputs={"numbers": items})
         eventually(lambda: len(lines()) >= 3 * AT_ONCE, what="the list is begun")

@@ -56,9 +56,7 @@ def gateway(stack: Stack) -> Gateway:
         stack.agent(TEAM / f"{name}.yaml", start=False)
     stack.tools(TEAM / "tools.py", start=False)
     stack.add("tracer", "cadre_tracer", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    return gateway
+    return stack.open_gateway()
 
 
 def scraped(service: Service) -> Series:

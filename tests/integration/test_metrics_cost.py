@@ -43,8 +43,7 @@ def test_the_cost_of_each_priced_model_begins_with_nothing(tmp_path: Path) -> No
         stack.environment["CADRE_PRICES"] = str(prices)
         stack.model(TEAM / "script.yaml")
         agent = stack.agent(asker, start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         nothing = {("asker", name): 0.0 for name in ("scripted", "spare-1", "own")}
         eventually(
             lambda: costs(gateway) == nothing, what="all that is priced begins with 0", state=stack.logs

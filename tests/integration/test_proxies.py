@@ -11,7 +11,7 @@ import pytest
 
 from harness.command import commands_of
 from harness.patience import eventually
-from harness.stack import Gateway, Stack
+from harness.stack import Stack
 
 SCRIPT = """
 rules:
@@ -54,8 +54,7 @@ def test_a_team_on_this_machine_works_past_what_cannot_be_used(tmp_path: Path, v
             "CADRE_MEMORY_EMBEDDINGS_MODEL": "m",
         }
         stack.add("memory", "cadre_memory", start=False, **memory)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         cadre = commands_of(stack, tmp_path)
         done = cadre("run", "near", "Go.")
         assert (done.returncode, done.stdout) == (0, "Fine.\n"), done.stderr
@@ -129,8 +128,7 @@ def test_a_model_elsewhere_is_asked_by_the_proxy(tmp_path: Path, proxy: Proxy) -
     with Stack(tmp_path) as stack:
         stack.environment["HTTP_PROXY"] = proxy.url
         stack.agent(tmp_path / "far.yaml", start=False)
-        gateway: Gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         assert gateway.answer("far", "Go.") == "By proxy."
     assert "http://models.example/v1/chat/completions" in proxy.asked
 
@@ -147,8 +145,7 @@ def test_a_receiver_that_no_proxy_leads_to_is_named(tmp_path: Path) -> None:
         (tmp_path / "near.yaml").write_text(AGENT.format(name="near", model=""))
         stack.model(tmp_path / "script.yaml")
         stack.agent(tmp_path / "near.yaml", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         assert gateway.answer("near", "Go.") == "Fine."
 
         def told() -> bool:

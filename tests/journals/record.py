@@ -186,8 +186,7 @@ def with_stack(
             stack.tools(file, start=False)
         if any(read_agent(file).kind == "code" for file in agents):
             stack.add("sandbox", "cadre_sandbox", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         for act in acts:
             act(Recorder(folder, stack, gateway))
 

@@ -32,9 +32,7 @@ def main(minutes: float) -> None:
         stack.agent(TEAM / "digger.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
         other = stack.add("other", "cadre_gateway", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         book = Path(folder) / "book"
         ways: list[Way] = [kind(f"dig {seconds:g} s into {book} for {kind.name}") for kind in (A2a, McpTasks)]
         tasks = [way.begin(gateway.service.url) for way in ways]

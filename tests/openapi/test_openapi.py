@@ -35,9 +35,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             stack.agent(TEAM / f"{name}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
         stack.add("memory", "cadre_memory", start=False, CADRE_MEMORY_DIRECTORY=str(stack.folder / "memory"))
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(3)
+        gateway = stack.open_gateway(3)
         gateway.answer("helper", "say hello")
         yield stack
 

@@ -40,8 +40,7 @@ def _agent(idle_seconds: float, runs: int) -> dict[str, float]:
         time.sleep(idle_seconds)
         idle = (cpu_seconds(pid) - before) / idle_seconds
         stack.tools(TEAM / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         task = f"use look {folder}/marks 0"
         for run in [gateway.submit("worker", task) for _ in range(runs)]:
             result = gateway.finished(run)

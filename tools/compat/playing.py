@@ -82,8 +82,7 @@ def _by_cadre(stack: Stack) -> dict[tuple[str, str], Result]:
     stack.tools(TEAM / "tools.py", start=False)
     libraries = {"CADRE_SANDBOX_PYTHON": str(PYTHON), "CADRE_SANDBOX_MODULES": LIBRARIES}
     stack.add("sandbox", "cadre_sandbox", start=False, **libraries)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
+    gateway = stack.open_gateway()
     runs = {
         case.name: gateway.submit(case.agent, case.task, session=case.name, **case.fields) for case in PLAYED
     }

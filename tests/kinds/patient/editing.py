@@ -89,9 +89,7 @@ def begin(folder: Path, stack: Stack, section: str) -> tuple[Gateway, Commands]:
     stack.model(folder / "script.yaml")
     stack.agent(folder / "waiter.yaml", start=False)
     stack.tools(folder / "tools.py", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(1)
+    gateway = stack.open_gateway(1)
     return gateway, Commands(folder, {**stack.environment, "CADRE_GATEWAY_URL": gateway.service.url})
 
 

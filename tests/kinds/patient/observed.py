@@ -95,8 +95,7 @@ def test_a_real_service_runs_it_and_its_events_are_streamed(tmp_path: Path) -> N
         stack.model(tmp_path / "script.yaml")
         stack.agent(tmp_path / "waiter.yaml", start=False)
         stack.tools(tmp_path / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         run = gateway.submit("waiter", "Look.")
         found = gateway.finished(run)
         names = [name for name, _ in gateway.events(run)]

@@ -49,10 +49,7 @@ def world(folder: Path, stack: Stack, section: str) -> Gateway:
     stack.model(folder / "script.yaml")
     stack.agent(folder / "waiter.yaml", start=False)
     stack.tools(folder / "tools.py", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(1)
-    return gateway
+    return stack.open_gateway(1)
 
 
 def waiting(gateway: Gateway, run: str, what: str) -> None:

@@ -56,8 +56,7 @@ def test_a_person_sees_and_edits_the_queue_of_a_run(tmp_path: Path) -> None:
         stack.model(tmp_path / "script.yaml")
         stack.agent(tmp_path / "clerk.yaml", start=False)
         stack.tools(tmp_path / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         cadre = Commands(tmp_path, {**stack.environment, "CADRE_GATEWAY_URL": gateway.service.url})
         run = gateway.submit("clerk", "Keep them.")
 

@@ -58,8 +58,7 @@ def test_whichever_entry_its_worker_dies_behind_each_effect_happens_once(tmp_pat
     script = Path(__file__).parent / "dying_clerk.py"
     with Stack(tmp_path) as stack:
         stack.tools(tmp_path / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         stack.add("clerk", script, tmp_path / "clerk.yaml", start=False, DEATHS=str(deaths)).start(wait=False)
         eventually(
             lambda: bool(gateway.request("GET", "/v1/agents").json()["agents"]), what="the clerk is there"

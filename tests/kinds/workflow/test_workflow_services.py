@@ -44,8 +44,7 @@ def test_lists_branches_and_waits_need_no_model(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.agent(tmp_path / "clerk.yaml", start=False)
         stack.tools(tmp_path / "tools.py", start=False)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         run = gateway.submit("clerk", "Double.", inputs={"numbers": [1, 2, 3, 4, 5]})
         found = gateway.finished(run)
     assert found["state"] == "success", found

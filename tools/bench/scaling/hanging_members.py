@@ -37,8 +37,7 @@ def _measure(teams: int) -> dict[str, float]:
         stack.environment["CADRE_CONCURRENCY"] = str(PLACES)
         services = {name: agents(stack, name)[0] for name in ("boss", *_MEMBERS)}
         services["tools"] = tools(stack)[0]
-        gateway = stack.gateway(start=False)
-        stack.start_all()
+        gateway = stack.open_gateway()
         gateway.wait_offered(len(_MEMBERS) + 1)
         gateway.answer("boss", "short")
         runs = [gateway.submit("boss", "Ask them.", budget={"tokens": _TOKENS}) for _ in range(teams)]

@@ -62,9 +62,7 @@ def _measure(tokens: int) -> dict[str, float]:
         stack.environment["CADRE_MODEL_URL"] = url
         [agent] = agents(stack, "reader")
         tools(stack)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         _talked(gateway, tokens)
         before = asyncio.run(stored_bytes(stack))
         seen.agent = agent

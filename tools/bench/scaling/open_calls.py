@@ -51,9 +51,7 @@ def _measure(size: Size) -> dict[str, float]:
     with deployed() as stack:
         stack.environment["CADRE_CONCURRENCY"] = str(size.places)
         [agent] = agents(stack, size.agent)
-        gateway = stack.gateway(start=False)
-        stack.start_all()
-        gateway.wait_offered(1)
+        gateway = stack.open_gateway(1)
         stack.release_model()
         gateway.answer(size.agent, "Say something.")
         stack.hold_model()
