@@ -2,7 +2,6 @@
 drives the stock client."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -210,23 +209,6 @@ def test_a_failed_run_and_a_cancelled_one(gateway: Gateway, books: Path) -> None
     assert gateway.finished(begun)["state"] == "cancelled"
     again = turn(gateway, "chief", wanted)
     assert again[-1]["type"] == "RUN_FINISHED"
-
-
-def test_a_killed_gateway_begins_nothing_twice(gateway: Gateway, stack: Stack, books: Path) -> None:
-    wanted = asking(f"have clerk: refund {books} 5")
-    stack.services["clerk"].signal(signal.SIGSTOP)
-    told = events(gateway, "chief", wanted)
-    run = next(told)["metadata"]["cadre"]["run"]
-    gateway.service.kill()
-    with pytest.raises(httpx2.HTTPError):
-        list(told)
-    stack.services["clerk"].signal(signal.SIGCONT)
-    gateway.service.start()
-    gateway.wait_offered(3)
-    again = turn(gateway, "chief", wanted)
-    assert again[0]["metadata"]["cadre"]["run"] == run
-    assert again[-1]["result"].endswith("refunded 5")
-    assert books.read_text() == "refund 5\n"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Every door abused in the same ways: broken requests, wrong versions, ten megabytes, callers that hang up or do not
-read. Each is told so in its protocol, and no run is lost or begun twice."""
+read, a killed gateway. Each is told so in its protocol, and no run is lost or begun twice."""
 
+import contextlib
 import importlib.util
 import json
 import signal
@@ -207,6 +208,29 @@ def test_who_hangs_up_or_does_not_read_costs_nothing_and_finds_its_run(
     assert ("gen_ai.conversation.id" in trace) == (door.name != "openai")
     counted = httpx2.get(f"{gateway.service.url}/metrics", timeout=patience()).text
     assert total(series_of(counted), "cadre_door_requests_total", cadre_door=door.name) > 0
+
+
+@each_door
+def test_a_gateway_killed_under_a_request_begins_nothing_twice(
+    gateway: Gateway, stack: Stack, door: Door, tmp_path: Path
+) -> None:
+    """Its client sends the request again, and gets the answer of the one run."""
+    books = tmp_path / "books"
+    task, key = f"have clerk: refund {books} 7", tmp_path.name
+    stack.services["clerk"].signal(signal.SIGSTOP)
+    try:
+        caller = SlowCaller(gateway, door, door.ask(task, key), {})
+        eventually(lambda: len(runs(gateway, task)) > 0, what="the run has begun")
+        gateway.service.kill()
+        with contextlib.suppress(ConnectionError):
+            assert "refunded" not in caller.read()
+        gateway.service.start()
+    finally:
+        stack.services["clerk"].signal(signal.SIGCONT)
+    gateway.wait_offered(3)
+    assert "refunded 7" in SlowCaller(gateway, door, door.ask(task, key), door.again).read()
+    assert done(books) == ["refund 7"]
+    assert len([one for one in runs(gateway, task) if one["parent"] is None]) == 1
 
 
 def says_code(answer: str, code: str) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -267,34 +266,6 @@ def test_a_retry_of_the_stock_client_finds_the_run(gateway: Gateway) -> None:
     anew = client(gateway).chat.completions.with_raw_response.create(model="host", messages=said("Once!"))
     runs = [one.headers["X-Cadre-Run"] for one in (first, retried, anew)]
     assert runs[0] == runs[1] != runs[2]
-
-
-def test_a_gateway_that_dies_under_a_request_costs_a_retry(
-    gateway: Gateway, stack: Stack, books: Path
-) -> None:
-    """The client tries again by itself until there is a gateway, and gets the answer of the one run."""
-    chat = client(gateway, max_retries=100)
-    stack.services["clerk"].signal(signal.SIGSTOP)
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(
-                lambda: chat.chat.completions.create(
-                    model="chief", messages=said(f"have clerk: refund {books} 90")
-                )
-            )
-            eventually(
-                lambda: any(str(books) in run["task"] for run in runs_of(gateway, agent="chief", limit="5")),
-                what="the run has begun",
-            )
-            gateway.service.kill()
-            gateway.service.start()
-            stack.services["clerk"].signal(signal.SIGCONT)
-            answer = asked.result(timeout=patience())
-    finally:
-        stack.services["clerk"].signal(signal.SIGCONT)
-    assert "refunded 90" in (answer.choices[0].message.content or "")
-    assert done(books) == ["refund 90"]
-    assert sum(str(books) in run["task"] for run in runs_of(gateway, agent="chief")) == 1
 
 
 def test_an_idempotency_key_is_one_run(openai_client: OpenAI) -> None:
