@@ -11,7 +11,7 @@ from cadre.protocol.messages import ErrorInfo, Signal, ToolCall
 from cadre.protocol.usage import Budget
 from harness.texts import holds
 from kinds.workflow.built import entered, run_of, workflow
-from kinds.workflow.test_workflow_runs import end_of
+from kinds.workflow.test_workflow_runs import end_of, error_of
 from unit.loop.build import SimulatedRun, cancel, kinds, only, result, sent, sound, timer
 
 PAY: dict[str, Any] = {
@@ -68,7 +68,7 @@ def test_a_used_up_budget_leaves_room_to_make_up_for_what_was_done_with_a_model_
     sim.say(content="Sorry.")
     sim.arrive(result(sim.id(), 2))
     assert entered(sim) == ["first", "pay", "told", "back", "sent"]
-    assert (end_of(sim).error or ErrorInfo("cancelled", "")).type == "BudgetExceeded"
+    assert error_of(sim).type == "BudgetExceeded"
     sound(sim)
 
 
@@ -80,7 +80,7 @@ def test_a_kept_signal_ends_a_wait_of_the_steps_that_make_up_for_others() -> Non
     sim.say(content="Yes.")
     sim.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="stopped"))
     sim.arrive(result(sim.id(), 3))
-    assert (end_of(sim).error or ErrorInfo("cancelled", "")).type == "BudgetExceeded"
+    assert error_of(sim).type == "BudgetExceeded"
     sound(sim)
 
 
@@ -92,7 +92,7 @@ def test_behind_the_grace_the_run_ends_and_names_what_is_left() -> None:
     assert sim.run.result is None, "a timer that comes late ends nothing"
     sim.at += GRACE_SECONDS
     sim.arrive(timer("grace"))
-    error = end_of(sim).error or ErrorInfo("cancelled", "")
+    error = error_of(sim)
     assert (error.type, error.not_undone) == ("DeadlineExceeded", ("pay",))
     sound(sim)
 
@@ -103,7 +103,7 @@ def test_a_deadline_amid_making_up_for_a_failure_lets_it_go_on() -> None:
     sim.at = DEADLINE
     assert kinds(sim.arrive(timer("deadline"))) == ["GraceStarted"]
     sim.arrive(result(sim.id(), 2))
-    assert holds((end_of(sim).error or ErrorInfo("cancelled", "")).message, "'told'", "gone")
+    assert holds(error_of(sim).message, "'told'", "gone")
     sound(sim)
 
 
@@ -115,7 +115,7 @@ def test_a_cancel_in_the_grace_changes_nothing_until_it_says_now() -> None:
     assert sim.run.result is None, "a run above may have the same deadline, and gives up its parts"
     assert kinds(sim.arrive(cancel("c2"))) == ["CancelRequested"]
     sim.arrive(cancel("c3", now=True))
-    assert (end_of(sim).state, (end_of(sim).error or ErrorInfo("cancelled", "")).not_undone) == (
+    assert (end_of(sim).state, error_of(sim).not_undone) == (
         "cancelled",
         ("pay",),
     )
@@ -134,6 +134,4 @@ def test_templates_that_take_all_work_of_a_decision_end_the_run_with_an_error() 
     again = {"tool": {"name": "look", "arguments": arguments}}
     sim = run_of(workflow("seen", seen={**TOLD, "next": "again"}, again=again))
     sim.arrive(result(sim.id(), 1, tool="look"))
-    error = end_of(sim).error
-    assert error is not None
-    assert error.type == "ExpressionError"
+    assert error_of(sim).type == "ExpressionError"

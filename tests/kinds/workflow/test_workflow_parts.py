@@ -15,7 +15,7 @@ from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 from harness.texts import holds
 from kinds.workflow.built import decide, entered, run_of, workflow
-from kinds.workflow.test_workflow_runs import LOOK, end_of
+from kinds.workflow.test_workflow_runs import LOOK, end_of, error_of
 from unit.loop.build import SimulatedRun, cancel, kinds, report, result, sent, sound
 
 GONE = ErrorInfo("tool-failed", "gone")
@@ -132,7 +132,7 @@ def test_an_item_that_fails_ends_the_step_and_the_others_are_told() -> None:
     sim.arrive(result(sim.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
     events = sim.arrive(report(sim.id(), "", "error", agent="boss", error=GONE))
     assert kinds(events)[:3] == ["DelegateFinished", "CallDropped", "WorkflowStepFinished"]
-    assert "1 of 3 have failed" in (end_of(sim).error or GONE).message
+    assert "1 of 3 have failed" in error_of(sim).message
     assert [one.call for one in sim.run.revoked] == [sim.id(1)]
     sound(sim)
 
@@ -181,11 +181,9 @@ def test_parts_are_bounded_by_depth() -> None:
     sim = run_of(workflow("both", **steps))
     for _ in range(8):
         sim = child_of(sim, sent(sim, Task)[0])
-    error = end_of(sim).error
-    assert error is not None
-    assert error.code == "invalid-call"
+    assert error_of(sim).code == "invalid-call"
     assert sim.run.spec is not None
-    assert holds(error.message, f"limit is {sim.run.spec.limits.depth}", "boss > boss")
+    assert holds(error_of(sim).message, f"limit is {sim.run.spec.limits.depth}", "boss > boss")
 
 
 def test_nobody_else_may_say_what_part_an_agent_does() -> None:
@@ -235,7 +233,7 @@ def test_what_cannot_be_made_up_for_is_said_and_the_rest_goes_on() -> None:
     sim.arrive(result(sim.id(), error=GONE, tool="look"))
     assert asked(sim) == "unbook seat 4"
     sim.arrive(result(sim.id(), "ok", tool="look"))
-    assert (end_of(sim).error or GONE).not_undone == ("pay",)
+    assert error_of(sim).not_undone == ("pay",)
     sound(sim)
 
 
@@ -274,7 +272,7 @@ def test_the_end_amid_making_up_for_things_names_the_rest(then: str) -> None:
     sim.arrive(result(sim.id(), "ok", tool="look"))
     assert asked(sim) == "unbook seat 4"
     sim.arrive(cancel("c2", now=True) if then == "now" else Poisoned(id="p", deliveries=3))
-    assert (end_of(sim).error or GONE).not_undone == ("book",)
+    assert error_of(sim).not_undone == ("book",)
     sound(sim)
 
 
@@ -284,7 +282,7 @@ def test_a_cancel_amid_making_up_for_a_failure_lets_it_go_on() -> None:
     assert kinds(sim.arrive(cancel())) == ["CancelRequested"]
     sim.arrive(result(sim.id(), "ok", tool="look"))
     sim.arrive(result(sim.id(), "ok", tool="look"))
-    assert (end_of(sim).state, (end_of(sim).error or GONE).not_undone) == ("error", ())
+    assert (end_of(sim).state, error_of(sim).not_undone) == ("error", ())
     sound(sim)
 
 
@@ -306,7 +304,7 @@ def test_a_step_that_may_have_taken_effect_is_named_as_not_undone(how: str) -> N
         sim.arrive(result(sim.id(), error=lost, tool="look"))
     sim.arrive(result(sim.id(), "ok", tool="look"))
     assert entered(sim) == ["book", "pay", "unbook"]
-    assert (end_of(sim).error or GONE).not_undone == ("pay",)
+    assert error_of(sim).not_undone == ("pay",)
     sound(sim)
 
 

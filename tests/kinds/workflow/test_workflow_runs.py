@@ -37,6 +37,12 @@ def end_of(sim: SimulatedRun) -> ev.RunFinished:
     return end
 
 
+def error_of(sim: SimulatedRun) -> ErrorInfo:
+    error = end_of(sim).error
+    assert error is not None
+    return error
+
+
 def test_two_tools_follow_each_other_without_a_model() -> None:
     sim = run_of(workflow("seen", seen={**LOOK, "next": "sum"}, sum=ADD), "the sky")
     first = sim.journal()[0].events
@@ -104,7 +110,7 @@ def test_a_model_that_errs_is_told_and_asked_anew_within_bounds() -> None:
     assert kinds(sim.say(call("add", a="six", b=1)))[1] == "CallRefused"
     sim.say(content="[]")
     assert end_of(sim).state == "error"
-    assert "'sum'" in (end_of(sim).error or GONE).message
+    assert "'sum'" in error_of(sim).message
     sound(sim)
 
 
@@ -153,8 +159,7 @@ def test_no_open_way_is_an_error_and_never_a_standstill() -> None:
         )
     )
     sim.arrive(result(sim.id(), {"n": 1}, tool="look"))
-    error = end_of(sim).error
-    assert error is not None
+    error = error_of(sim)
     assert (error.type, "seen.n > 10" in error.message) == ("NoRoute", True)
     sound(sim)
 
@@ -191,8 +196,7 @@ def test_a_question_expires() -> None:
 def test_a_no_without_a_way_ends_in_error_with_the_feedback() -> None:
     sim = run_of(workflow("sign", sign={"approve": "Ship?"}))
     decide(sim, "rejected", "too early")
-    error = end_of(sim).error
-    assert error is not None
+    error = error_of(sim)
     assert (error.type, "too early" in error.message) == ("Rejected", True)
     sound(sim)
 
@@ -321,9 +325,7 @@ def test_a_loop_ends_at_the_visits_of_its_step() -> None:
     sim = run_of(workflow("seen", **steps, done={"end": "done"}))
     for _ in range(3):
         sim.arrive(result(sim.id(), {"done": False}, tool="look"))
-    error = end_of(sim).error
-    assert error is not None
-    assert (error.type, entered(sim)) == ("LoopDetected", ["seen"] * 4)
+    assert (error_of(sim).type, entered(sim)) == ("LoopDetected", ["seen"] * 4)
     sound(sim)
 
 
@@ -358,9 +360,7 @@ def test_a_step_whose_tool_is_away_is_tried_again_unless_it_may_have_been_begun(
     events = sim.arrive(timer(away_timer(sim.id(), begun=False)))
     assert (kinds(events)[0], kinds(events)[-1]) == ("CallTimedOut", "ToolCalled")
     sim.arrive(timer(away_timer(sim.id(), begun=True)))
-    error = end_of(sim).error
-    assert error is not None
-    assert error.type == "Interrupted"
+    assert error_of(sim).type == "Interrupted"
     sound(sim)
 
 
@@ -385,8 +385,7 @@ def test_a_call_that_needs_approval_waits_for_it_in_a_workflow_too() -> None:
 def test_what_is_not_there_is_an_error_of_the_step() -> None:
     sim = run_of(workflow("seen", seen={**LOOK, "next": "done"}, done={"end": "{{ seen.nothing }}"}))
     sim.arrive(result(sim.id(), {"n": 1}, tool="look"))
-    error = end_of(sim).error
-    assert error is not None
+    error = error_of(sim)
     assert (error.type, "nothing" in error.message) == ("ExpressionError", True)
 
 
@@ -399,8 +398,7 @@ def test_what_a_tool_returns_is_never_read_as_a_template() -> None:
 def test_an_answer_that_does_not_fit_ends_the_workflow_in_error() -> None:
     sim = run_of(workflow("seen", {"output_schema": {"type": "integer"}}, seen=LOOK))
     sim.arrive(result(sim.id(), "many", tool="look"))
-    error = end_of(sim).error
-    assert error is not None
+    error = error_of(sim)
     assert (error.type, "output schema" in error.message) == ("AgentError", True)
     sound(sim)
 
