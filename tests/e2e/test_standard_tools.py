@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cadre_standard_tools.asking import NO_ANSWER
-from harness.command import Commands, only_line
+from harness.command import Commands
 from harness.people import decide, events_of, waiting
 from harness.stack import Gateway, Stack
 from harness.texts import holds
@@ -82,27 +82,3 @@ def test_a_page_is_visited(gateway: Gateway) -> None:
     with web_server() as web:
         web.pages["/"] = Answer(b"<h1>Moons</h1><p>Of <i>Jupiter</i></p>")
         assert gateway.answer("guide", f"visit: {web.url}/") == "# Moons\n\nOf *Jupiter*"
-
-
-def test_what_may_not_be_visited_is_an_observation(gateway: Gateway) -> None:
-    assert "169.254.169.254" in gateway.answer("guide", "visit: http://169.254.169.254/latest/meta-data")
-
-
-# --- settings
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "problem"),
-    [
-        ("CADRE_SEARCH", "google", "must be folder:PATH or searxng:URL"),
-        ("CADRE_VISIT_PRIVATE", "yes", "must be 0, 1 (all), or networks"),
-    ],
-)
-def test_a_wrong_setting_is_one_line(cadre: Commands, variable: str, value: str, problem: str) -> None:
-    line = only_line(cadre("tools", "cadre_standard_tools", **{variable: value}), 2)
-    assert f"{variable}={value}: {problem}" in line
-
-
-def test_single_tools_are_served_by_their_module(cadre: Commands) -> None:
-    line = only_line(cadre("tools", "cadre_standard_tools.asking:web_search"), 2)
-    assert "its tools are: ask_user" in line
