@@ -11,6 +11,7 @@ from cadre.journal.events import RequestedCall
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import Addressed, EffectClaim, EffectResult, Record, TimerFired, ToolResult
+from cadre.protocol.policy import Tally
 from cadre.protocol.topology import Address
 from cadre.protocol.usage import Usage
 
@@ -229,6 +230,19 @@ class Effects(Protocol):
 
         Raises Fenced when the claim has a result already, RetryableError, TooLarge.
         """
+        ...
+
+
+class Tallies(Protocol):
+    """Calls that several runs count together, for rules of policies: one value per tree, and per user and day."""
+
+    async def read(self, tree: str, name: str) -> tuple[Tally | None, int]:
+        """Return the tally and its fence, never stale; None and 0 when there is none. Raises BusUnavailable,
+        UnreadableMessage."""
+        ...
+
+    async def write(self, tree: str, name: str, tally: Tally, fence: int) -> None:
+        """Replace the tally at `fence` (0: there is none). Raises Fenced, RetryableError."""
         ...
 
 

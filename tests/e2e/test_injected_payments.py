@@ -98,7 +98,7 @@ async def test_the_message_of_a_trigger_is_not_the_users_word(
     fork = gateway.request("POST", f"/v1/runs/{found[0]}/fork", json={"at": 1}).json()["id"]
     (again,) = waiting(gateway, fork)
     assert again["origins"]["recipient"][2] == "trigger bills.task"
-    assert decide(gateway, call["call"], "reject").status_code == 200
+    assert decide(gateway, call["call"], "rejected").status_code == 200
     assert gateway.finished(found[0])["state"] == "success"
     assert done(books) == []
     assert_sound(cadre, found[0])
@@ -126,3 +126,25 @@ def test_kept_runs_are_tried_under_another_policy(gateway: Gateway, cadre: Comma
     tried = cadre("policy", "try", "careful", "--agent", "clerk", "-o", "json")
     assert "careful.2" in tried.stdout
     assert tried.returncode == 1
+
+
+def test_a_users_day_is_not_exceeded_by_runs_at_once_whose_agent_dies(
+    gateway: Gateway, stack: Stack, cadre: Commands, books: Path
+) -> None:
+    def begin(user: str) -> str:
+        content = {"agent": "teller", "task": f"Pay it and note it in {books} 100", "user": user}
+        return str(gateway.request("POST", "/v1/runs", json=content).json()["id"])
+
+    runs = [begin("ann") for _ in range(9)]
+    eventually(lambda: len(done(books)) >= 2, what="some are paid")
+    stack.services["teller"].kill()
+    stack.services["teller"].start()
+    results = [gateway.finished(run) for run in runs]
+    assert [one["state"] for one in results] == ["success"] * 9
+    assert done(books) == [f"{EVIL} 100"] * 5
+    denied = [one for run in runs for one in error_codes(gateway.run(run, full="true")) if one == "policy"]
+    assert len(denied) == 4
+    for run in runs:
+        assert_sound(cadre, run)
+    gateway.finished(begin("ben"))
+    assert len(done(books)) == 6

@@ -16,6 +16,7 @@ from cadre.protocol.messages import Cancel, Report, Task, ToolResult
 from cadre.service.platform import Platform
 from cadre.spec.agent_file import read_agent
 from harness.patience import eventually
+from harness.people import decide, waiting
 from harness.stack import Stack
 from journals.recorder import Recorder, entries_of, save_messages
 
@@ -23,6 +24,7 @@ TESTS = Path(__file__).parents[1]
 TEAM = Path(__file__).parent / "team"
 APOLLO = TESTS.parent / "teams" / "apollo"
 FEATURES = TESTS / "e2e" / "features"
+RULED = TESTS / "e2e" / "ruled"
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -172,6 +174,24 @@ def settle(recorder: Recorder, run: str, *, at_least: int, kind: str) -> None:
     eventually(enough, what=f"{at_least} {kind} in {run}")
 
 
+def ruled(recorder: Recorder) -> None:
+    """Calls that policies let pass, hold and deny, also for what other runs of the day have paid."""
+    gateway, books = recorder.gateway, Path("books")
+    account = "US133000000121212121212"
+    runs = [
+        recorder.finished("clerk", f"Pay {account} and note it in ./{books} {euros}") for euros in (200, 6000)
+    ]
+    held = gateway.submit("clerk", f"Pay the bill, note it in ./{books} 200")
+    (call,) = waiting(gateway, held)
+    decide(gateway, call["call"], "approved")
+    gateway.finished(held)
+    daily = [
+        recorder.finished("teller", f"Pay it and note it in ./{books} 300", user="ann") for _ in range(2)
+    ]
+    recorder.save("policies", *runs, held, *daily)
+    books.unlink()
+
+
 # --- stacks
 
 
@@ -205,6 +225,7 @@ def main(folder: Path) -> None:
         folder, agents_in(APOLLO), sorted((APOLLO / "tools").glob("*.py")), APOLLO / "script.yaml", apollo
     )
     with_stack(folder, agents_in(FEATURES), sorted(FEATURES.glob("*.py")), FEATURES / "script.yaml", ordinary)
+    with_stack(folder, agents_in(RULED), sorted(RULED.glob("*.py")), RULED / "script.yaml", ruled)
     with_stack(
         folder,
         agents_in(TEAM),

@@ -26,6 +26,7 @@ from cadre.testing.in_memory_ports import (
     InMemoryBus,
     InMemoryEffects,
     InMemoryQuarantine,
+    InMemoryTallies,
     Reach,
 )
 from cadre_memory.tools.memories import CallHandler, Memories
@@ -99,6 +100,7 @@ class Connection:
         self.bus = parts.bus(reach, self.blobs, world.interrupt_all)
         self.effects = parts.effects(reach)
         self.quarantine = InMemoryQuarantine(reach)
+        self.tallies = InMemoryTallies(reach)
 
 
 def start_agent(world: World, process: Process, name: str, number: int) -> Live:
@@ -107,7 +109,7 @@ def start_agent(world: World, process: Process, name: str, number: int) -> Live:
     spec = scenario.specs[name]
     tell = Told(world.die, world.deadly.add, world.outgrown.append)
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
-    reach = Ports(ports.journal, ports.bus, model, ports.clock)
+    reach = Ports(ports.journal, ports.bus, model, ports.clock, ports.tallies)
     runner = world.parts.runner(
         spec,
         PinnedPrompts(prompts_of(kind_for(spec))),

@@ -85,7 +85,7 @@ def test_whatever_became_of_an_answer_its_run_goes_on_or_ends(name: str, data: s
         inbox = Inbox(
             "boss",
             world.worker(of_kind, model, OFFER),
-            World(world.journal, world.bus, model, world.clock),
+            World(world.journal, world.bus, model, world.clock, world.tallies),
             MemoryBlobs(),
             MemoryQuarantine(),
         )

@@ -31,7 +31,7 @@ async def settle(
 ) -> list[object]:
     """What becomes of a record for `boss`; `quarantine` is of a message that has come often."""
     model = ScriptedModel(says(ANSWER))
-    ports = World(world.journal, world.bus, model, world.clock)
+    ports = World(world.journal, world.bus, model, world.clock, world.tallies)
     inbox = Inbox(
         "boss", world.worker(SPEC, model, OFFER), ports, MemoryBlobs(), quarantine or MemoryQuarantine()
     )

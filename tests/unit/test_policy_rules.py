@@ -559,6 +559,92 @@ async def test_a_turn_behind_a_triggers_run_does_not_take_its_message_for_the_us
         assert [one.name for one in run.held] == ["pay"]
 
 
+TELLER = AgentSpec(name="teller", description="Pays.", tools=["pay"])
+
+
+def paying(request: Any) -> Any:
+    """Pays 200, whatever the task is."""
+    called = any(one["role"] == "tool" for one in request.messages)
+    return [answer("done")] if called else [call("pay", recipient="a", amount=200)]
+
+
+def daily(folder: Path, span: str, **more: Any) -> AgentSpec:
+    return clerk(
+        folder, {"rules": [{"calls": "pay", "deny": f"total('pay', per='{span}') + amount > 250"}]}, **more
+    )
+
+
+async def test_calls_of_one_tree_are_counted_together(tmp_path: Path) -> None:
+    boss = daily(tmp_path, "tree", tools=["pay"], team=["teller"])
+    script = {
+        "clerk": [
+            [call("pay", recipient="a", amount=100)],
+            [call("teller", task="Pay b."), call("teller", task="Pay c.")],
+            [call("pay", recipient="d", amount=50)],
+            [answer("done")],
+        ],
+        "teller": lambda request: (
+            [answer("paid")]
+            if any(one["role"] == "tool" for one in request.messages)
+            else [call("pay", recipient="x", amount=100)]
+        ),
+    }
+    async with Team([boss, TELLER], TOOLS, script) as team:
+        run = await team.start("clerk", "Pay.")
+        assert await run.result() == "done"
+        assert sum(one.arguments["amount"] for one in team.calls if one.tool == "pay") == 250
+        assert replays(team)
+
+
+async def test_calls_of_a_users_day_are_counted_together_until_midnight(tmp_path: Path) -> None:
+    async with Team([daily(tmp_path, "user_day")], TOOLS, paying) as team:
+
+        async def denials(user: str) -> list[str]:
+            run = await team.start("clerk", "Pay.", user=user)
+            assert await run.result() == "done"
+            return [one.error.code for one in refused(run)]
+
+        assert await denials("ann") == []
+        assert await denials("ann") == ["policy"]
+        assert await denials("ben") == []
+        team._deployment.clock.skip(86_400)
+        assert await denials("ann") == []
+        assert replays(team)
+
+
+@pytest.mark.parametrize("stores", range(1, 14))
+async def test_a_death_between_the_count_and_the_journal_counts_no_call_twice(
+    stores: int, tmp_path: Path
+) -> None:
+    async with Team([daily(tmp_path, "user_day")], TOOLS, paying) as team:
+        team.crash_after(stores)
+        run = await team.start("clerk", "Pay.")
+        await run.settle()
+        second = await team.start("clerk", "Pay.")
+        await second.settle()
+        (decided,) = [one for one in second.events if type(one) is ev.PolicyDecided]
+        assert decided.facts == {"total:pay:user_day": 200.0}
+        assert replays(team)
+
+
+async def test_a_call_that_was_turned_down_or_failed_counts_no_more(tmp_path: Path) -> None:
+    spec = {"rules": [{"calls": "pay", "hold": "total('pay', per='user_day') + amount > 250"}]}
+    script = [[call("pay", recipient="a", amount=300)], [answer("done")]]
+    small = [[call("pay", recipient="a", amount=200)], [answer("done")]]
+    async with Team([clerk(tmp_path, spec)], TOOLS, [*script, *small]) as team:
+        first = await team.start("clerk", "Pay.")
+        await first.settle()
+        assert [one.name for one in first.held] == ["pay"]
+        await first.reject()
+        await first.result()
+        second = await team.start("clerk", "Pay.")
+        assert await second.result() == "done"
+        assert [one.facts for one in second.events if type(one) is ev.PolicyDecided] == [
+            {"total:pay:user_day": 0.0}
+        ]
+        assert replays(team)
+
+
 async def test_a_rule_about_a_member_denies_the_delegation(tmp_path: Path) -> None:
     spec = {"rules": [{"calls": "delegate", "deny": "'secret' in task"}]}
     boss = [[call("mailer", task="Mail the secret.")], [answer("done")]]
@@ -651,6 +737,8 @@ async def test_a_function_of_the_caller_is_ruled(tmp_path: Path) -> None:
         ("policies: [{rules: [{calls: pay, hold: 'amount >'}]}]", "amount >"),
         ("policies: [{rules: [{calls: pay, hold: knows(to)}]}]", "made_up"),
         ("policies: [{rules: [{calls: pay, hold: \"total('pay', per='week') > 3\"}]}]", "run"),
+        ("policies: [{rules: [{calls: pay, hold: \"count('pay', 'week') > 3\"}]}]", "user_day"),
+        ("policies: [{rules: [{calls: pay, hold: \"count('pay', does) > 3\"}]}]", "user_day"),
         ("policies: [{rules: [{calls: pay, hold: 'true', within: soon}]}]", "length of time"),
         ("policies: [careful, {instead: {careful.12: never}}]", "careful.1"),
         ("policies: [{tools: {x: {does: fly}}}]", "publish"),

@@ -89,7 +89,7 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     kind = type(event)
     weight = _take_in(run, event) if kind in READ or kind not in COMMON else 0
     if run.facts is not None:
-        fold_facts(run, event)
+        fold_facts(run, event, at)
     if (take := _EFFECTS.get(type(event))) is not None:
         take(run, event, n, at)
         if type(event) is ev.ToolsetChanged and run.facts is None:

@@ -8,6 +8,7 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.steps import Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import Task
+from cadre.protocol.policy import Span, TalliedCalls
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 
@@ -120,6 +121,10 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Of the service's spec and prompts: taken over by a run that begins now."""
     prompts: str = ""
     """`blob:` reference of the service's prompts: taken over likewise."""
+    others: dict[Span, list[TalliedCalls]] = {}
+    """Calls of other runs that rules count, by what they are counted over."""
+    sums: dict[str, float] = {}
+    """Figures of such calls that an earlier decision has journaled: they count in place of `others`."""
     base: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
     base_with_toolset: int = 0

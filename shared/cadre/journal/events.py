@@ -408,6 +408,8 @@ class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):
     code: IgnoredCode
     detail: str = ""
     """More about it, for people."""
+    facts: dict[str, float] = {}
+    """Figures of other runs by which a rule has turned it down, as in `policy.decided`."""
     usage: Usage = Usage()
     """Of a model's answer that another worker had bought as well: what it cost counts, and nothing else of it."""
     model: str = ""

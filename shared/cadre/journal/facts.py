@@ -48,6 +48,8 @@ class CountedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: str
     does: str = ""
     amount: float = 0.0
+    at: float = 0.0
+    """When it was decided on, in Unix seconds."""
 
 
 class MetValues(msgspec.Struct, kw_only=True, omit_defaults=True):

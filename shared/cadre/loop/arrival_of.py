@@ -147,6 +147,12 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
         kind_version=accepted.kind_version if accepted is not None else 0,
         revision=accepted.revision if accepted is not None else "",
         prompts=accepted.prompts if accepted is not None else "",
+        sums={
+            key: figure
+            for event in entry.events
+            if isinstance(event, ev.PolicyDecided | ev.RecordIgnored)
+            for key, figure in event.facts.items()
+        },
         base=accepted.fixed_tokens if accepted is not None else 0,
         base_with_toolset=offered.fixed_tokens if offered is not None else run.fixed_tokens,
     )

@@ -479,9 +479,11 @@ def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
         draft.emit(ev.RecordIgnored(kind="Decision", code="not-entitled", detail=f"{by} decide on this call"))
         return
     try:
-        event = decided(run, held, decision)
+        event = decided(run, held, decision, draft.arrival)
     except CallNotAllowed as error:
-        draft.emit(ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error)))
+        draft.emit(
+            ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error), facts=error.facts)
+        )
         return
     name = event.name or held.name
     arguments = held.arguments if event.arguments is None else event.arguments
@@ -500,7 +502,7 @@ def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
         settled(draft, held.id)
     else:
         if event.arguments is not None or event.name is not None:
-            again = judge(run, Wanted(held.id, name, arguments), approved=True)
+            again = judge(run, Wanted(held.id, name, arguments), (), draft.arrival, approved=True)
             if again.event is not None:
                 draft.emit(msgspec.structs.replace(again.event, verdict="allow"))
         (begun,) = shared_out(run, [made(run, held.id, name, arguments)])

@@ -108,11 +108,15 @@ class _Trial:
             spec = msgspec.structs.replace(
                 event.spec, policies=self._policies, approvals={}, permission="open"
             )
-            task = msgspec.structs.replace(event.task, standing=standings.get(self._run.id))
+            own = event.task.standing
+            standing = standings.get(self._run.id) or (own if own is not None and own.source else None)
+            task = msgspec.structs.replace(event.task, standing=standing)
             return msgspec.structs.replace(event, spec=spec, task=task)
         if type(event) is ev.ToolsetChanged:
             tools = [self._card(card) for card in event.tools]
-            return msgspec.structs.replace(event, tools=tools)
+            # Whatever members had, they may be ruled by these.
+            members = [msgspec.structs.replace(card, policies=["tried"]) for card in event.members]
+            return msgspec.structs.replace(event, tools=tools, members=members)
         if type(event) is ev.DelegateStarted:
             if event.member == self._run.agent and event.member not in self._run.members:
                 passes = passed_to_part(self._run, event.task, event.inputs)

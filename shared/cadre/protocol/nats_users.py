@@ -165,7 +165,13 @@ def permissions(role: Role, topology: Topology) -> Permissions:
     never: list[str] = []
     match role.kind:
         case "agent":
-            publish += [*bus.journal_reads(), *bus.blobs(), *bus.quarantine(), *bus.as_agent(role)]
+            publish += [
+                *bus.journal_reads(),
+                *bus.blobs(),
+                *bus.quarantine(),
+                *bus.tallies(),
+                *bus.as_agent(role),
+            ]
             subscribe += [topology.interrupts]
             never += [topology.below(Subject.LIFECYCLE)]
         case "tools":
@@ -263,6 +269,10 @@ class _Bus:
     def quarantine(self) -> list[str]:
         """Subjects of the records of messages that may crash their workers."""
         return self._kept(Subject.QUARANTINE)
+
+    def tallies(self) -> list[str]:
+        """Subjects of the calls that several runs count together."""
+        return self._kept(Subject.TALLY)
 
     def effects(self, role: Role) -> list[str]:
         """Return the subjects of the claims of calls of the role's own tools."""

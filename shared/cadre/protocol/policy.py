@@ -87,6 +87,39 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whoever wrote its task has read what strangers may have written."""
 
 
+Span = Literal["run", "tree", "user_day"]
+"""What calls are counted over: those of one run, of all runs of its tree, of one user since midnight UTC."""
+
+
+class TalliedCalls(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Calls of one tool that count for rules."""
+
+    tool: str
+    does: str = ""
+    count: int = 0
+    amount: float = 0.0
+    """The sum of their amounts."""
+
+
+class TallyLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The calls of one run in a tally."""
+
+    n: int
+    """The entry of the run's journal by which they are counted."""
+    calls: list[TalliedCalls] = []
+    ended: bool = False
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="tally"):
+    """Calls of several runs that count together: a run writes its own line before it makes a call, and no other."""
+
+    v: Literal[1] = 1
+    lines: dict[str, TallyLine] = {}
+    """By run."""
+    rest: list[TalliedCalls] = []
+    """The calls of runs that have ended, once there are many."""
+
+
 def digest_of(policies: Sequence[Sequence[Policy]]) -> str:
     """Return the SHA-256 of policies, as hex digits."""
     return hashlib.sha256(msgspec.json.encode(policies, order="deterministic")).hexdigest()

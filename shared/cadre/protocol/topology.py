@@ -27,6 +27,8 @@ class Subject:
     """Holds the generation in which the run of a key begins, where the tree of the first one would have its effects."""
     FILE = "effect.{shard}.{tree}._file.{digest}"
     """The current content of a path in the tree's workspace, stored with the effects of the tree."""
+    TALLY = "effect.{shard}.{tree}._tally.{name}"
+    """Calls that several runs count together; those of a user's day are stored as those of a tree of no run."""
     SEED = "effect.{shard}._pool._seed.{pool}"
     """The secret seed of a pool's random numbers, stored with the effects; no tree has this name."""
     TIMER = "timer.{shard}.{tree}.{run}.{name}"
@@ -256,6 +258,9 @@ class Topology:
 
     def quarantine(self, tree: str, seq: int) -> str:
         return self.subject(Subject.QUARANTINE, tree=tree, seq=seq)
+
+    def tally(self, tree: str, name: str) -> str:
+        return self.subject(Subject.TALLY, tree=tree, name=name)
 
     def file(self, tree: str, path: str) -> str:
         digest = blake2b(path.encode(), digest_size=16).hexdigest()

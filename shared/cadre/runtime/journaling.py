@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from cadre.engine.chat import base_tokens
 from cadre.engine.commands import CallModel, Command, Revoke, Send
 from cadre.engine.kind import to_begin
@@ -18,12 +20,13 @@ from cadre.loop.decide import decide
 from cadre.loop.entry_of import entry_of
 from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.owed import is_at_work, owed
-from cadre.ports import Bus, Clock, Journal, Model
+from cadre.ports import Bus, Clock, Journal, Model, Tallies
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
 from cadre.runtime.model_calls import attempt_id
 from cadre.runtime.revision_queue import RevisionQueue
 from cadre.runtime.run_cache import CachedRun, PinnedPrompts, RunCache, read_run
+from cadre.runtime.shared_sums import SharedSums
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
 from cadre.telemetry.logs import fields_of_run
@@ -44,6 +47,7 @@ class World(NamedTuple):
     bus: Bus
     model: Model
     clock: Clock
+    tallies: Tallies
 
 
 class TakenOver(Exception):
@@ -81,6 +85,7 @@ class Journaling:
         self._spec = spec
         self._prompts = prompts
         self._journal, self._bus, self._clock = world.journal, world.bus, world.clock
+        self._sums = SharedSums(world.tallies)
         self._toolset = toolset
         self._interrupt = interrupt
         self.cache = RunCache(self._journal, prompts, self._clock)
@@ -134,6 +139,8 @@ class Journaling:
             async with self.cache.locked(tree, run, fresh=fresh) as cached:
                 decided = decide(cached)
                 if not isinstance(decided, NewEntry):
+                    # Whoever accounted for the record may have died before it was counted.
+                    await self._sums.settle(cached.run, self._clock.now())
                     return decided
                 try:
                     return await self._append(cached, decided, record_id)
@@ -169,6 +176,8 @@ class Journaling:
         """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
         run, what = cached.run, new.what
         arrival = await self._arrival(cached, what, record_id)
+        sums = await self._sums.of(run, arrival)
+        arrival = msgspec.structs.replace(arrival, others=sums.others(run.id)) if sums.spans else arrival
         measured = EntryMetrics(run, what, arrival.at) if self.meters.on else None
         was_over, at_work, in_flight, timers = (
             run.phase is Phase.DONE,
@@ -179,6 +188,7 @@ class Journaling:
         try:
             events = decide(run, arrival, new.cause, measured)
             entry = entry_of(run, arrival, events, new.cause, cached.pointers.packed())
+            await sums.reserve(run)
             gone = what.name if type(what) is TimerFired else None
             commands = await self._write(cached, entry, what, record_id, was_over, ended(timers, run, gone))
         except BaseException as error:
@@ -187,6 +197,8 @@ class Journaling:
             # Decided by half, fenced, or nobody knows: the next one folds again.
             self.cache.invalidate(cached)
             raise
+        if sums.are_other_than(run):
+            await self._sums.settle(run, arrival.at)
         log_entry(entry)
         if measured is not None:
             self.meters.record_all(measured.found)

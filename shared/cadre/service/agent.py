@@ -14,7 +14,7 @@ from cadre.adapters.local_stack import find_nats, model_settings
 from cadre.adapters.models.model_chain import ModelChain
 from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.dead_letters import NatsQuarantine
-from cadre.adapters.nats.effects import NatsEffects
+from cadre.adapters.nats.effects import NatsEffects, NatsTallies
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.queues.consumers import NatsQueuedCalls
 from cadre.adapters.nats.queues.queue import Queue
@@ -176,7 +176,8 @@ class AgentHost:
         asks_model = facts_of(spec).asks_model
         self._asks_endpoint = model is None and asks_model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
-        world = World(platform.journal, platform.bus, model or self._own_model, platform.clock)
+        tallies = NatsTallies(platform.nc, platform.topology)
+        world = World(platform.journal, platform.bus, model or self._own_model, platform.clock, tallies)
         prices = Prices.read(platform.settings.prices)
         named = _with_model_name(spec, endpoint())
         self._runner = Runner(named, self._prompts, world, self._current_toolset, prices)

@@ -12,7 +12,7 @@ from msgspec.inspect import type_info
 
 from cadre.errors import SpecError
 from cadre.protocol.cards import ALL_FIELDS, EFFECTS, WITH_DESTINATION, CallMeaning, Does
-from cadre.protocol.policy import Policy, PolicyRule
+from cadre.protocol.policy import Policy, PolicyRule, Span
 from cadre.spec.durations import with_seconds
 from cadre.spec.expressions import NoTemplate, check_expression, parsed
 from cadre.spec.yaml_file import read_yaml
@@ -24,7 +24,7 @@ FUNCTIONS = (
 )
 """Functions that a condition may call."""
 
-PER = ("run",)
+PER: tuple[Span, ...] = get_args(Span)
 """What `count` and `total` add up over."""
 
 GROUPS = ("effects", "undeclared", "delegate")
@@ -135,13 +135,14 @@ def _check_functions(condition: str, where: str) -> None:
         name = call.node.name
         if name not in FUNCTIONS:
             raise SpecError(f"{where}: there is no function {name!r}: there are {', '.join(FUNCTIONS)}")
-        for argument in call.kwargs:
-            is_per = name in ("count", "total") and argument.key == "per"
-            per = argument.value.value if isinstance(argument.value, nodes.Const) else None
-            if not is_per or per not in PER:
-                raise SpecError(
-                    f"{where}: {name}: write per as one of {', '.join(PER)}, and nothing else by name"
-                )
+        counts = name in ("count", "total")
+        spans = [one.value for one in call.kwargs if counts and one.key == "per"]
+        spans += call.args[1:] if counts else []
+        written = [one.value if isinstance(one, nodes.Const) else None for one in spans]
+        if any(one.key != "per" or not counts for one in call.kwargs) or not set(written) <= set(PER):
+            raise SpecError(
+                f"{where}: {name}: write per as one of {', '.join(PER)}, and nothing else by name"
+            )
 
 
 # --- what files hold
@@ -308,6 +309,11 @@ def _matches(pattern: str, tool: str, does: str | None) -> bool:
     if pattern == "undeclared":
         return does is None
     return pattern == does or fnmatchcase(tool, pattern)
+
+
+def spans_in(policies: Sequence[Policy]) -> set[Span]:
+    """Return what the rules count calls over beyond their own run."""
+    return {span for words in words_in(policies) for span in PER[1:] if span in words}
 
 
 def words_in(policies: Sequence[Policy]) -> Iterator[str]:

@@ -34,6 +34,7 @@ from cadre.testing.in_memory_ports import (
     InMemoryFileIndex,
     InMemoryJournal,
     InMemoryQuarantine,
+    InMemoryTallies,
     Reach,
 )
 from cadre.testing.in_memory_process import Handler, InMemoryProcess, InMemoryQueue
@@ -219,13 +220,14 @@ class InMemoryDeployment:
             bus=InMemoryBus(reach, blobs, self.interrupt_all),
             effects=InMemoryEffects(reach),
             quarantine=InMemoryQuarantine(reach),
+            tallies=InMemoryTallies(reach),
             files=InMemoryFileIndex(process, self.files),
         )
 
     async def _start_agent(self, spec: AgentSpec, process: InMemoryProcess) -> _Live:
         ports = self.ports(process)
         model = _Heard(self, spec.name)
-        world = World(ports.journal, ports.bus, model, self.clock)
+        world = World(ports.journal, ports.bus, model, self.clock, ports.tallies)
         prompts = self.prompts.get(spec.name) or prompts_for(spec)
         runner = Runner(spec, PinnedPrompts(prompts), world, lambda: self._toolsets[spec.name])
         inbox = Inbox(spec.name, runner, world, ports.blobs, ports.quarantine)
@@ -307,6 +309,7 @@ class _Ports(NamedTuple):
     bus: InMemoryBus
     effects: InMemoryEffects
     quarantine: InMemoryQuarantine
+    tallies: InMemoryTallies
     files: InMemoryFileIndex
 
 

@@ -33,6 +33,7 @@ from cadre.protocol.messages import (
     TimerFired,
     ToolCall,
 )
+from cadre.protocol.policy import Tally
 from cadre.protocol.rollout import slot_receiver
 from cadre.protocol.topology import Topology
 
@@ -304,6 +305,24 @@ class InMemoryEffects:
 
     async def _append(self, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int) -> int:
         return await store_effect(self._reach, claim, record, fence)
+
+
+class InMemoryTallies:
+    """ports.Tallies: each on a subject of its own."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    async def read(self, tree: str, name: str) -> tuple[Tally | None, int]:
+        stream, subject = self._reach.stream(tree), self._reach.topology.tally(tree, name)
+        held = await self._reach.wire.ask("reading a tally", lambda: stream.last(subject), BusUnavailable)
+        return (None, 0) if held is None else (decode(held.data, Tally), held.seq)
+
+    async def write(self, tree: str, name: str, tally: Tally, fence: int) -> None:
+        stream, subject = self._reach.stream(tree), self._reach.topology.tally(tree, name)
+        await self._reach.wire.ask(
+            "counting calls", lambda: stream.append(subject, encode(tally), expect=fence), OutcomeUnknown
+        )
 
 
 class InMemoryQuarantine:

@@ -27,7 +27,7 @@ from cadre.runtime.journaling import World
 from cadre.runtime.run_cache import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
-from cadre.testing.in_memory_ports import InMemoryBus, InMemoryJournal, Reach
+from cadre.testing.in_memory_ports import InMemoryBus, InMemoryJournal, InMemoryTallies, Reach
 from cadre.testing.in_memory_streams import InMemoryStream
 from harness.memory_ports import MemoryBlobs, MemoryWire
 
@@ -185,6 +185,7 @@ class MemoryWorld:
         self._topology = Topology(1)
         reach = Reach(self.wire, [self.stream], self._topology)
         self.journal = InMemoryJournal(reach)
+        self.tallies = InMemoryTallies(reach)
         self.bus = MemoryBus(reach, self.clock)
         self._agents: dict[str, Runner] = {}
 
@@ -193,7 +194,9 @@ class MemoryWorld:
     ) -> Runner:
         """A new process for the agent; `drive` gives it the agent's records from now on."""
         pinned = prompts if isinstance(prompts, PinnedPrompts) else PinnedPrompts(prompts)
-        runner = Runner(spec, pinned, World(self.journal, self.bus, model, self.clock), lambda: toolset)
+        runner = Runner(
+            spec, pinned, World(self.journal, self.bus, model, self.clock, self.tallies), lambda: toolset
+        )
         self.bus.runners.append(runner)
         self._agents[spec.name] = runner
         return runner

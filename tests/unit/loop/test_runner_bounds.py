@@ -106,7 +106,7 @@ async def test_what_a_model_call_costs_is_journaled(cached: float | None, cost: 
     runner = Runner(
         SPEC,
         PinnedPrompts(PROMPTS),
-        World(world.journal, world.bus, model, world.clock),
+        World(world.journal, world.bus, model, world.clock, world.tallies),
         lambda: OFFER,
         table,
     )

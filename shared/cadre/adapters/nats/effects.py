@@ -1,4 +1,4 @@
-"""Effects in JetStream: a claim and a result per call, on one subject, each fenced.
+"""Effects in JetStream: a claim and a result per call, on one subject, each fenced; and the tallies of calls.
 
 The result holds its claim, so one leader read of the subject's last message returns both.
 """
@@ -13,9 +13,32 @@ from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.errors import Fenced, RetryableError
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim, EffectResult
+from cadre.protocol.policy import Tally
 from cadre.protocol.topology import Topology
 
 _Stage = EffectClaim | EffectResult
+
+
+_DAYS_TALLY_TTL = "48h"
+
+
+class NatsTallies:
+    """ports.Tallies on the deployment's shards."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._nc = nc
+        self._topology = topology
+
+    async def read(self, tree: str, name: str) -> tuple[Tally | None, int]:
+        return await self._value(tree, name).read()
+
+    async def write(self, tree: str, name: str, tally: Tally, fence: int) -> None:
+        await self._value(tree, name).write(tally, fence)
+
+    def _value(self, tree: str, name: str) -> FencedValue[Tally]:
+        headers = {jetstream.ROLLUP: "sub"} | ({} if name == "tree" else {jetstream.TTL: _DAYS_TALLY_TTL})
+        subject = self._topology.tally(tree, name)
+        return FencedValue(self._nc, self._topology.stream_of(tree), subject, Tally, headers)
 
 
 class NatsEffects:

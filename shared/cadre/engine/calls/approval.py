@@ -42,7 +42,7 @@ def rule_on(
     """
     if call.name == PLAN_TOOLS:
         return RuledCall(None, _hold_plan(run, arrival, call))
-    found = judge(run, call, before, approved=approved)
+    found = judge(run, call, before, arrival, approved=approved)
     if found.verdict == "deny":
         error = ErrorInfo("policy", f"Not allowed by {found.reason}")
         return RuledCall(
@@ -97,7 +97,7 @@ def held_call(run: Run, call: str) -> CallState | None:
     return next((one for one in run.open_calls() if one.id == call and one.hold is not None), None)
 
 
-def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided:
+def decided(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> ev.ApprovalDecided:
     """What the decision makes true. Raises CallNotAllowed when its correction is a call that cannot be made."""
     name, arguments = None, None
     if held.pause is not None:
@@ -107,7 +107,7 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
         name = decision.tool if decision.tool not in (None, held.name) else None
         arguments = decision.arguments
         deciders = [decision.sender, *decision.roles]
-        check_correction(run, held, decision.tool, decision.arguments, deciders)
+        check_correction(run, held, decision.tool, decision.arguments, deciders, arrival)
     if decision.edits:
         check_edits(run, held, decision.edits)
     return ev.ApprovalDecided(
@@ -150,8 +150,10 @@ def check_correction(
     tool: str | None,
     arguments: dict[str, Any] | None,
     deciders: Sequence[str] = (),
+    arrival: Arrival | None = None,
 ) -> None:
-    """Raises CallNotAllowed saying why the corrected call cannot be made on the word of these."""
+    """Raises CallNotAllowed saying why the corrected call cannot be made on the word of these. Without the arrival,
+    calls of other runs do not count: the run itself decides."""
     name = tool or held.name
     if is_callers(run, held.name) or is_callers(run, name):
         raise CallNotAllowed(f"{name!r} is {CALLERS}, with the result as feedback of an approval")
@@ -164,12 +166,13 @@ def check_correction(
     check_call(run, name, as_judged(run, name, made))
     if name == PLAN_TOOLS:
         return
-    found = judge(with_words(run, arguments), Wanted(held.id, name, made), approved=True)
+    found = judge(with_words(run, arguments), Wanted(held.id, name, made), (), arrival, approved=True)
+    facts = found.event.facts if found.event is not None else {}
     if found.verdict == "deny":
-        raise CallNotAllowed(f"not allowed by {found.reason}")
+        raise CallNotAllowed(f"not allowed by {found.reason}", facts)
     if found.verdict == "hold" and set(found.by).isdisjoint(deciders):
         who = ", ".join(found.by) or "none of its rules' deciders"
-        raise CallNotAllowed(f"the corrected call is for others to decide on ({who}): {found.reason}")
+        raise CallNotAllowed(f"the corrected call is for others to decide on ({who}): {found.reason}", facts)
 
 
 def expired(held: CallState) -> ev.ApprovalDecided:

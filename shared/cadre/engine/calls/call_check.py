@@ -1,7 +1,9 @@
 """Whether a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
 
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -27,10 +29,11 @@ FINAL_ANSWER_SCHEMA: dict[str, Any] = {
 
 
 class CallNotAllowed(Exception):
-    """The call cannot be made; the text is for the model."""
+    """The call cannot be made; the text is for the model. `facts` are figures of other runs that say so."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, facts: Mapping[str, float] = MappingProxyType({})) -> None:
         super().__init__(message)
+        self.facts = {**facts}
         self.info = ErrorInfo("invalid-call", message)
 
 

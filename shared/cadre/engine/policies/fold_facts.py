@@ -66,7 +66,7 @@ def begin_facts(run: Run) -> None:
                 pass
 
 
-def fold_facts(run: Run, event: ev.AnyEvent) -> None:
+def fold_facts(run: Run, event: ev.AnyEvent, at: float) -> None:
     """Take an event into the facts, before the common fold has taken it."""
     facts = run.facts
     if facts is None:
@@ -85,13 +85,13 @@ def fold_facts(run: Run, event: ev.AnyEvent) -> None:
         case ev.ToolsPlanned():
             facts.plan = list(dict.fromkeys([*(facts.plan or []), *event.tools]))
         case ev.ApprovalRequested(kind="tool" | "member"):
-            _count(run, facts, event.call, event.name, event.arguments)
+            _count(run, event.call, event.name, event.arguments, at)
         case ev.ToolCalled():
-            _count(run, facts, event.call, event.tool, event.arguments)
+            _count(run, event.call, event.tool, event.arguments, at)
             if kind_of_call(run, event.tool) in (None, *EFFECTS):
                 _write(run, facts, event.arguments)
         case ev.DelegateStarted():
-            _count(run, facts, event.call, event.member, {})
+            _count(run, event.call, event.member, {}, at)
             _write(run, facts, {"task": event.task, "inputs": event.inputs})
         case ev.CallRefused() | ev.CallDropped():
             facts.calls.pop(event.call, None)
@@ -198,5 +198,10 @@ def _write(run: Run, facts: MetValues, arguments: dict[str, Any]) -> None:
         facts.written.append(WrittenText(len(facts.heard), text))
 
 
-def _count(run: Run, facts: MetValues, call: str, name: str, arguments: dict[str, Any]) -> None:
-    facts.calls[call] = counted(run, name, arguments)
+def _count(run: Run, call: str, name: str, arguments: dict[str, Any], at: float) -> None:
+    facts = run.facts
+    assert facts is not None
+    made = counted(run, name, arguments, at)
+    before = facts.calls.get(call)
+    # One that waited for a person counts on the day on which it was asked for.
+    facts.calls[call] = made if before is None else msgspec.structs.replace(made, at=before.at)

@@ -4,6 +4,7 @@ The short form `approvals:` is one rule among them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from cadre.engine.calls.call_check import as_judged, input_schema
@@ -29,11 +30,12 @@ from cadre.engine.policies.rules import (
     rule_for,
     rules_in,
 )
+from cadre.engine.policies.tally import day_of
 from cadre.journal import events as ev
-from cadre.journal.facts import CountedCall
+from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.protocol.cards import CallMeaning
-from cadre.protocol.policy import Policy, PolicyRule, digest_of
+from cadre.protocol.policy import Policy, PolicyRule, Span, digest_of
 from cadre.spec.expressions import ExpressionError, holds
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 from cadre.spec.policy_file import is_about
@@ -100,18 +102,26 @@ def policy_of(run: Run, name: str) -> str:
     return spec.approvals.get(name) or own or spec.approvals.get("*") or default
 
 
-def judge(run: Run, call: Wanted, before: Sequence[ev.AnyEvent] = (), *, approved: bool = False) -> Judgement:
+def judge(
+    run: Run,
+    call: Wanted,
+    before: Sequence[ev.AnyEvent] = (),
+    arrival: Arrival | None = None,
+    *,
+    approved: bool = False,
+) -> Judgement:
     """Return the verdict on a call.
 
     Args:
         run: the run as it is.
         call: the call.
         before: events of calls that are made in the same step before it, and are not true of the run yet.
+        arrival: what the decision may know besides the run; None: calls of other runs do not count.
         approved: a person has agreed to it; rules that say who decides hold it nevertheless.
     """
     given = {**_defaults(run, call.name), **as_judged(run, call.name, call.arguments)}
     short = None if approved else reason_to_ask(policy_of(run, call.name), given)
-    broken, watched, is_ruled, facts = _broken_rules(run, call, given, before)
+    broken, watched, is_ruled, facts = _broken_rules(run, call, given, _Counts(run, call.id, before, arrival))
     enforced = [one for one in broken if not (approved and one.verdict == "hold" and not one.rule.by)]
     verdict: Verdict = "hold" if short is not None else "allow"
     if any(one.verdict == "deny" for one in enforced):
@@ -146,13 +156,12 @@ def judge(run: Run, call: Wanted, before: Sequence[ev.AnyEvent] = (), *, approve
 
 
 def _broken_rules(
-    run: Run, call: Wanted, given: dict[str, Any], before: Sequence[ev.AnyEvent]
+    run: Run, call: Wanted, given: dict[str, Any], counts: "_Counts"
 ) -> tuple[list[_Broken], list[_Broken], bool, dict[str, float]]:
     """Return the rules that the call breaks, those of policies in `watch`, whether any rule is about it, and what was
     known from outside of this run."""
     broken: list[_Broken] = []
     watched: list[_Broken] = []
-    facts: dict[str, float] = {}
     is_ruled = False
     for group in policies_of(run):
         kind = kind_of_call(run, call.name, group)
@@ -162,7 +171,7 @@ def _broken_rules(
         is_ruled = True
         origins = Origins(run.facts, run.tools, group)
         action = rule_for(action_of(run, call.name, group), list(given))
-        values = _values(run, call, given, (kind, action, origins), (before, facts))
+        values = _values(run, call, given, (kind, action, origins), counts)
         for policy, rule in about:
             why = ""
             try:
@@ -172,7 +181,7 @@ def _broken_rules(
                 why = error.why  # whatever makes it fail, a person decides
             found = _Broken(rule, policy, why, origins, action)
             (watched if policy.mode == "watch" else broken).append(found)
-    return broken, watched, is_ruled, facts
+    return broken, watched, is_ruled, counts.facts
 
 
 def _values(
@@ -180,12 +189,10 @@ def _values(
     call: Wanted,
     given: dict[str, Any],
     known: tuple[str | None, CallMeaning, Origins],
-    counted: tuple[Sequence[ev.AnyEvent], dict[str, float]],
+    counts: "_Counts",
 ) -> dict[str, Any]:
     """Return what a condition may read of a call."""
     kind, action, origins = known
-    before, facts = counted
-    calls = _earlier(run, call.id, before)
     values: dict[str, Any] = {**given}
     for name, named in (("to", action.to), ("what", action.what)):
         if named or name not in given:
@@ -196,16 +203,6 @@ def _values(
     if action.amount:
         values["amount"] = given.get(action.amount)
 
-    def matching(pattern: str) -> list[CountedCall]:
-        rule = PolicyRule(calls=[pattern])
-        return [one for one in calls if is_about(rule, one.tool, one.does or None)]
-
-    def count(pattern: str, per: str = "run") -> float:
-        return _over(run, call, f"count:{pattern}:{per}", len(matching(pattern)), facts)
-
-    def total(pattern: str, per: str = "run") -> float:
-        return _over(run, call, f"total:{pattern}:{per}", sum(one.amount for one in matching(pattern)), facts)
-
     functions: dict[str, Callable[..., Any]] = {
         "origin": lambda value: origins.of(value).origin,
         "asked": lambda *of: origins.are(ASKED, of),
@@ -214,8 +211,8 @@ def _values(
         "made_up": lambda *of: any(origins.of(one).origin == "nowhere" for one in flat(*of)),
         "links": lambda *of: [link for one in flat(*of) if isinstance(one, str) for link in links_in(one)],
         "carries": lambda text, tool: _carries(run, text, tool),
-        "count": count,
-        "total": total,
+        "count": partial(counts.over, "count"),
+        "total": partial(counts.over, "total"),
     }
     return {
         **values,
@@ -228,25 +225,52 @@ def _values(
     }
 
 
-def _earlier(run: Run, call: str, before: Sequence[ev.AnyEvent]) -> list[CountedCall]:
-    facts = run.facts
-    found = [one for id, one in facts.calls.items() if id != call] if facts is not None else []
-    for event in before:
-        match event:
-            case (
-                ev.ToolCalled(tool=name, arguments=arguments)
-                | ev.ApprovalRequested(name=name, arguments=arguments)
-            ):
-                found.append(counted(run, name, arguments))
-            case ev.DelegateStarted(member=name):
-                found.append(counted(run, name, {}))
-            case _:
-                pass
-    return found
+class _Counts:
+    """The calls before one that is judged: in its run, and in the runs that are counted together with it."""
 
+    def __init__(self, run: Run, call: str, before: Sequence[ev.AnyEvent], arrival: Arrival | None) -> None:
+        self._at = arrival.at if arrival is not None else None
+        self._others = arrival.others if arrival is not None else {}
+        self._sums = arrival.sums if arrival is not None else {}
+        self._own = (
+            [one for id, one in run.facts.calls.items() if id != call] if run.facts is not None else []
+        )
+        for event in before:
+            match event:
+                case (
+                    ev.ToolCalled(tool=name, arguments=arguments)
+                    | ev.ApprovalRequested(name=name, arguments=arguments)
+                ):
+                    self._own.append(counted(run, name, arguments, self._at or 0.0))
+                case ev.DelegateStarted(member=name):
+                    self._own.append(counted(run, name, {}, self._at or 0.0))
+                case _:
+                    pass
+        self.facts: dict[str, float] = {}
+        """What was asked of other runs: the figures that a replay decides by."""
 
-def _over(run: Run, call: Wanted, key: str, own: float, facts: dict[str, float]) -> float:
-    return own
+    def over(self, what: Literal["count", "total"], pattern: str, per: Span = "run") -> float:
+        """Return the number of earlier calls that the pattern is about, or the sum of their amounts."""
+        rule = PolicyRule(calls=[pattern])
+        since = day_of(self._at) if per == "user_day" and self._at is not None else None
+        own = [one for one in self._own if since is None or day_of(one.at) == since]
+        mine = sum(
+            1 if what == "count" else one.amount for one in own if is_about(rule, one.tool, one.does or None)
+        )
+        if per == "run":
+            return mine
+        key = f"{what}:{pattern}:{per}"
+        if key in self._sums:
+            others = self._sums[key]
+        else:
+            tallied = self._others.get(per, [])
+            others = sum(
+                one.count if what == "count" else one.amount
+                for one in tallied
+                if is_about(rule, one.tool, one.does or None)
+            )
+        self.facts[key] = others
+        return mine + others
 
 
 def _carries(run: Run, text: Any, tool: str) -> bool:

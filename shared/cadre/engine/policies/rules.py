@@ -76,12 +76,14 @@ def rule_for(action: CallMeaning, parameters: Sequence[str]) -> CallMeaning:
     return msgspec.structs.replace(action, what=rest)
 
 
-def counted(run: Run, name: str, arguments: dict[str, Any]) -> CountedCall:
-    """Return what a call adds to counts and sums."""
+def counted(run: Run, name: str, arguments: dict[str, Any], at: float) -> CountedCall:
+    """Return what a call that is decided on at this time adds to counts and sums."""
     action = action_of(run, name)
     amount = kind_of(run).arguments(run, arguments).get(action.amount) if action.amount else None
     is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    return CountedCall(name, kind_of_call(run, name) or "", float(amount) if is_number and amount else 0.0)
+    return CountedCall(
+        name, kind_of_call(run, name) or "", float(amount) if is_number and amount else 0.0, at
+    )
 
 
 def is_planned(run: Run, name: str) -> bool:
