@@ -50,6 +50,7 @@ RAW = json.dumps({"error": {"message": "Model is busy.", "code": "overloaded_err
         ),
         ({"code": "bad", "error": "no"}, "no", None, "bad", None),
         ({"error": "no"}, "no", None, None, None),
+        ({"error": "insufficient_quota"}, "insufficient_quota", None, "insufficient_quota", None),
         (
             [{"error": {"code": 429, "message": "no", "status": "RESOURCE_EXHAUSTED"}}],
             "no",

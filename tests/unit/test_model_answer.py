@@ -170,6 +170,9 @@ CLOCK = {"function": {"name": "clock", "arguments": "{}"}}
         {"function_call": {"name": "clock", "arguments": "{}"}, "tool_calls": None},
         {"content": {"text": 1}, "role": 5, "tool_calls": [CLOCK], "refusal": [], "annotations": "none"},
         {"content": [{"type": "text"}, None, 7], "tool_calls": [CLOCK]},
+        {"content": [{"type": "tool_use", "id": "A", "name": "clock", "input": {}}]},
+        {"tool_calls": [{"function": "clock", "arguments": "{}"}]},
+        {"tool_calls": [{"function": {"name": "clock", "args": {}}}]},
     ],
 )
 @pytest.mark.parametrize("place", ["delta", "message"])
@@ -194,6 +197,7 @@ async def test_an_odd_field_takes_nothing_else_along(message: dict[str, Any], pl
         ([{"type": "output_text", "text": "Hi"}, {"type": "image_url", "image_url": {}}], "Hi"),
         ([{"type": "refusal", "refusal": "Hi"}], "Hi"),
         ([{"type": "text", "text": {"value": "Hi"}}], "Hi"),
+        ({"type": "text", "text": "Hi"}, "Hi"),
         ({"n": 1}, '{"n":1}'),
         (5, "5"),
         (None, ""),
@@ -269,6 +273,28 @@ async def test_calls_in_the_second_choice() -> None:
     second["choices"][0]["index"] = 1
     reply, _ = await put_together(first, second)
     assert (reply.content, [one.name for one in reply.calls]) == ("I look.", ["clock"])
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"choices": [{"delta": "Hi", "finish_reason": "stop"}]},
+        {"choices": [{"message": "Hi", "finish_reason": "stop"}]},
+        {"choices": [{"text": "Hi", "finish_reason": "stop"}]},
+        {"choices": [{"delta": {"content": "Hi", "finish_reason": "stop"}}]},
+        {"choices": [{"delta": {"content": "Hi"}, "finishReason": "stop"}]},
+        [piece(content="H"), piece("stop", content="i")],
+    ],
+)
+async def test_an_answer_in_the_dress_of_another_api(sent: Any) -> None:
+    reply, heard = await put_together(sent)
+    assert (reply.content, "".join(heard), reply.finish_reason) == ("Hi", "Hi", "stop")
+
+
+async def test_a_message_next_to_a_delta_repeats_nothing() -> None:
+    last = {"choices": [{"delta": {}, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
+    reply, _ = await put_together(piece(content="Hi"), last)
+    assert reply.content == "Hi"
 
 
 async def test_only_one_of_two_whole_answers_is_done() -> None:
@@ -401,6 +427,23 @@ async def test_an_answer_with_code_is_cut_behind_its_block(size: int) -> None:
     assert (reply.content, "".join(heard)) == (kept, kept)
 
 
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("is_opened", [False, True])
+async def test_a_draft_in_a_thought_ends_no_answer(size: int, is_opened: bool) -> None:
+    async def ignore(text: str, *, of_answer: bool = False) -> None: ...
+
+    answer = answer_of(ModelSpec(), ["\nSTOP"], ignore, ("<code>", "</code>"))
+    if is_opened:
+        answer.expect_thought()
+    draft = "Perhaps\n<code>\nwipe()\n</code>\nSTOP: no.</think>\n"
+    sent = f"{'' if is_opened else '<think id=1>'}{draft}<code>\nx = 1\n</code>"
+    for at in range(0, len(sent), size):
+        await answer.add(piece(content=sent[at : at + size]))
+        assert not answer.is_over
+    await answer.add(piece("stop"))
+    assert (await answer.done()).content == sent
+
+
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 @pytest.mark.parametrize(
     ("sent", "told", "is_opened"),
@@ -478,6 +521,40 @@ async def test_values_that_no_blank_line_parts(body: str) -> None:
         yield body.encode()
 
     assert [value async for value in read_body(sent())] == [{"n": 1}, {"n": 2}, END_OF_STREAM]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'data: {"n": 1}{"n": 2} \n\ndata: [DONE]\n\n',
+        'data: data: {"n": 1}\n\ndata: data: {"n": 2}\n\ndata: data: [DONE]\n\n',
+        'data: {"n": 1}\n\ndata: {"n": 2}\n\ndata: "[DONE]"\n\n',
+        'data: {"n": 1}\n\ndata: {"n": 2}\n\ndata: done\n\n',
+    ],
+    ids=["two on a line", "data twice", "a quoted end", "a bare end"],
+)
+async def test_events_as_relays_mangle_them(body: str) -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield body.encode()
+
+    assert [value async for value in read_body(sent())] == [{"n": 1}, {"n": 2}, END_OF_STREAM]
+
+
+async def test_an_error_in_a_field_of_its_name_keeps_its_words() -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'data: {"n": 1}\n\nerror: {"code": 500, "message": "no slot"}\n\n'
+
+    assert [value async for value in read_body(sent())] == [
+        {"n": 1},
+        {"error": {"code": 500, "message": "no slot"}},
+    ]
+
+
+async def test_a_bare_line_break_in_a_text_of_json_is_read() -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'{"n": "a\nb"}'
+
+    assert [value async for value in read_body(sent())] == [{"n": "a\nb"}, END_OF_STREAM]
 
 
 @pytest.mark.parametrize("word", ["ping", "heartbeat", "keep-alive", "[ping]"])

@@ -245,6 +245,23 @@ TOO_LONG: list[tuple[str, int, str, int | None, int | None]] = [
     ("Z.ai", 400, "Prompt 超长", None, None),
     ("any", 500, "Request entity too large: 'messages' is 41,200 tokens", None, 41_200),
     ("Volcengine", 400, "Total tokens of image and text exceed max message tokens", None, None),
+    ("any", 400, "Input tokens exceeds the configured limit of 4096 tokens", 4096, None),
+    ("any", 400, "Total input tokens 9000 exceed the model limit 8192", 8192, 9000),
+    ("any", 400, "The number of input tokens (9000) must be less than 8192", 8192, 9000),
+    ("any", 400, "`prompt` tokens (9000) must be less than n_ctx (8192)", 8192, 9000),
+    ("any", 400, "prompt length exceeds maximum input length", None, None),
+    ("any", 400, "Maximum input length exceeded", None, None),
+    ("any", 400, "max_total_tokens (9000) exceeds 8192", None, None),
+    ("any", 400, "Prompt has 9000 tokens, but the model supports only 8192", 8192, 9000),
+    ("any", 400, "This request needs 9000 tokens but the model's context size is 8192", 8192, 9000),
+    ("any", 400, "The messages are too long for the model", None, None),
+    ("any", 400, "Die Eingabe überschreitet die maximale Kontextlänge von 8192 Token", None, None),
+    ("any", 400, "La longueur du contexte dépasse la limite de 8192 tokens", None, None),
+    ("any", 400, "El prompt excede la longitud máxima de contexto", None, None),
+    ("any", 400, "A entrada ultrapassa o limite de contexto", None, None),
+    ("any", 400, "Длина запроса превышает контекст модели", None, None),
+    ("any", 400, "入力トークン数が最大コンテキスト長を超えています", None, None),
+    ("any", 400, "입력 토큰 수가 최대 컨텍스트 길이를 초과했습니다", None, None),
 ]
 
 
@@ -323,6 +340,12 @@ OTHERWISE: list[tuple[str, int, str]] = [
     ("any: overload", 503, "The server is overloaded, please try again."),
     ("any: a timeout", 500, "The request took too long."),
     ("any: prose", 400, "the context is too long"),
+    ("any: a rate with 400", 400, "Rate limit: too many tokens per minute"),
+    ("any: a rate of the input", 400, "Input tokens exceed the limit of 30000 per minute"),
+    ("any: a sound", 400, "audio input too long: the limit is 30 s"),
+    ("any: a sound's length", 400, "audio input length exceeds 30 s"),
+    ("any: an image in German", 400, "Das Bild überschreitet 5 MB"),
+    ("any: an image in Japanese", 400, "画像サイズが上限を超えています"),
 ]
 
 

@@ -131,6 +131,12 @@ def test_what_is_no_python_does_not_run(text: str) -> None:
         ("<code>\nx = 'a</code>", None),
         ("<code>x</code> is set", None),
         ("```json\n{}\n```\nObservation: 5", None),
+        ("<think>\n<code>\nx = 1\n</code>\nNo.", None),
+        (
+            "<Think a='b'>\n<code>\nx = 1\n</code>\n</Think><code>\ny = 1\n</code> so",
+            "<Think a='b'>\n<code>\nx = 1\n</code>\n</Think><code>\ny = 1\n</code>",
+        ),
+        ("<code>\nx = '<think>'\n</code> so", "<code>\nx = '<think>'\n</code>"),
     ],
 )
 def test_an_answer_ends_behind_its_block(text: str, kept: str | None) -> None:

@@ -1,6 +1,7 @@
 """Calls in the forms that models were trained to write: made where they are the whole answer, never where a text
 mentions them."""
 
+import json
 import time
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.calls.call_dialects import read_in_form, read_written
+from cadre.journal.events import RequestedCall
 from cadre.spec.model import ModelSpec
 from kinds.test_no_call_is_made import done, offer
 from unit.loop.build import SimulatedRun, spec
@@ -17,6 +19,8 @@ DIALECTS = {
     "json": CALL,
     "json in a fence": f"```json\n{CALL}\n```",
     "hermes": f"<tool_call>\n{CALL}\n</tool_call>",
+    "hermes in capitals": f"<TOOL_CALL>{CALL}</TOOL_CALL>",
+    "hermes with a bracket too many": f"<tool_call>\n{CALL}}}\n</tool_call>",
     "hermes without its end": f"<tool_call>\n{CALL}\n",
     "hermes in a fence": f"```xml\n<tool_call>{CALL}</tool_call>\n```",
     "hermes behind a thought": f"<think>No.</think>\n<tool_call>{CALL}</tool_call>",
@@ -36,6 +40,7 @@ DIALECTS = {
     "deepseek v3.2": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n'
     '<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
     "harmony": '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>',
+    "harmony in analysis": '<|channel|>analysis to=functions.f code<|message|>{"a": 1}<|call|>',
     "harmony behind analysis": "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary"
     ' to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>',
     "harmony by role": '<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>',
@@ -157,6 +162,39 @@ def test_a_text_that_mentions_a_call_makes_none(name: str, mention: str) -> None
 )
 def test_a_mention_makes_no_call_where_the_prompt_asks_for_text(name: str, mention: str) -> None:
     assert says(mention.format(DIALECTS[name]), "text") == []
+
+
+@pytest.mark.parametrize("label", ["text", "markdown", "txt"])
+@pytest.mark.parametrize("name", ["json", "hermes"])
+def test_a_fence_of_words_quotes_a_call(name: str, label: str) -> None:
+    text = f"It is written so:\n\n~~~{label}\n{DIALECTS[name]}\n~~~\n\nI do not need it."
+    assert says(text, "text") == says(text) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"a": 1}}',
+        '{"a": 1}<|im_end|>',
+        '{"a": 1}\n</tool_call>',
+        '```json\n{"a": 1}\n```',
+        '[{"a": 1}]',
+        json.dumps(json.dumps('{"a": 1}')),
+    ],
+)
+def test_arguments_are_read_out_of_what_the_endpoint_left_around_them(arguments: str) -> None:
+    agent = spec(kind="tool_calling", tools=[*SCHEMAS], team=[])
+    events = SimulatedRun(agent, offer(SCHEMAS)).begin("Do it.").say(RequestedCall("f", arguments))
+    assert done(events) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a": 1} or {"a": 2}', '{"a": 1}, so', '[{"a": 1}, {"a": 2}]', '{"a": 1']
+)
+def test_arguments_with_more_than_marks_behind_them_are_not_used(arguments: str) -> None:
+    agent = spec(kind="tool_calling", tools=[*SCHEMAS], team=[])
+    events = SimulatedRun(agent, offer(SCHEMAS)).begin("Do it.").say(RequestedCall("f", arguments))
+    assert done(events) == []
 
 
 @pytest.mark.parametrize("form", ["native", "text"])

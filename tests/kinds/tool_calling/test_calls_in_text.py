@@ -9,7 +9,6 @@ from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.calls.calls_in_text import NoCall, read_calls
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
-from cadre.kinds.tool_calling.kind import STOP_SEQUENCES, cut_at_stop
 from unit.loop.build import SimulatedRun, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})
@@ -154,8 +153,3 @@ def test_a_final_answer_in_text_ends_the_run() -> None:
     sim = SimulatedRun().begin()
     events = sim.say(content='{"name": "final_answer", "arguments": {"answer": 3}}')
     assert only(events, ev.RunFinished).output == 3
-
-
-def test_an_answer_is_cut_where_the_model_invents_observations() -> None:
-    assert cut_at_stop("Go.\nObservation: 3\nCalling tools: x", STOP_SEQUENCES) == "Go."
-    assert cut_at_stop("Nothing to cut", STOP_SEQUENCES) == "Nothing to cut"

@@ -92,6 +92,11 @@ class ModelAnswer:
         """Take a chunk, or a whole completion, as plain JSON. Raises MalformedAnswer, FailedAnswer."""
         if (error := error_in(data)) is not None:
             raise FailedAnswer(error)
+        if isinstance(data, list) and data and all(isinstance(one, dict) for one in data):
+            # A gateway that knows no streams sends the chunks as one array.
+            for one in data:
+                await self.add(one)
+            return
         if not isinstance(data, dict):
             raise MalformedAnswer("it holds no choice", is_foreign=True)
         data = _completion(data)
@@ -162,16 +167,14 @@ class ModelAnswer:
         )
 
     def _add_choice(self, place: int, choice: dict[str, Any]) -> None:
-        delta, message = choice.get("delta"), choice.get("message")
-        is_whole = not isinstance(delta, dict) and isinstance(message, dict)
-        said: dict[str, Any] = (
-            delta if isinstance(delta, dict) else message if isinstance(message, dict) else {}
-        )
+        delta, message = (_said(choice.get(key)) for key in ("delta", "message"))
+        is_whole = delta is None and message is not None
+        said = next((one for one in (delta, message, _said(choice.get("text"))) if one is not None), {})
         index = choice.get("index")
         # Some endpoints number all choices of a whole answer alike.
         place = index if isinstance(index, int) and not is_whole else place
         self._first = place if self._first is None else self._first
-        self._finish = _finish_of(choice) or self._finish
+        self._finish = _finish_of(choice) or _finish_of(said) or self._finish
         self._ended = self._ended or is_whole
         self._add_text(
             place, _text_in(said.get("content")) or _text_in(said.get("refusal")), is_whole=is_whole
@@ -183,6 +186,7 @@ class ModelAnswer:
         notes = said.get("annotations")
         self._annotations += notes if isinstance(notes, list) else []
         sent = _objects(said.get("tool_calls")) or _objects(said.get("function_call"))
+        sent = sent or [part for part in _objects(said.get("content")) if part.get("type") == "tool_use"]
         pieces = [piece for one in sent if (piece := read_piece(one)) is not None]
         for piece in pieces:
             self._counted(piece.arguments)
@@ -269,7 +273,7 @@ def _requested(call: AssembledCall) -> RequestedCall:
 
 def _finish_of(choice: dict[str, Any]) -> str:
     """Return the finish_reason; that of the model behind a relay where it alone says that something went wrong."""
-    reasons = [choice.get("finish_reason"), choice.get("native_finish_reason")]
+    reasons = [choice.get("finish_reason", choice.get("finishReason")), choice.get("native_finish_reason")]
     shown, native = (reason if isinstance(reason, str) else "" for reason in reasons)
     return native if ending_of(native) in ("failed", "too_long", "unread_call") else shown
 
@@ -280,6 +284,11 @@ def _completion(data: dict[str, Any]) -> dict[str, Any]:
         return data
     inner = (value for value in data.values() if isinstance(value, dict) and "choices" in value)
     return next(inner, data)
+
+
+def _said(value: Any) -> dict[str, Any] | None:
+    """Return a message, which some relays send as its text alone; None for anything else."""
+    return {"content": value} if isinstance(value, str) else value if isinstance(value, dict) else None
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -297,6 +306,8 @@ def _text_in(content: Any) -> str:
     """
     if isinstance(content, str):
         return content
+    if isinstance(content, dict) and content.get("type") in ("text", "output_text"):
+        content = [content]
     if isinstance(content, list):
         return "".join(map(_text_of_part, content))
     return as_json(content)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from cadre.engine.answers.code_blocks import MADE_UP
-from cadre.engine.answers.reasoning import for_people, has_tag, so_far
+from cadre.engine.answers.reasoning import blanked, for_people, has_tag, so_far
 from cadre.ports import OnText
 
 MIN_PAUSE_SECONDS = 0.05
@@ -17,7 +17,7 @@ class AnswerText:
     """Collects the pieces of a text, and passes on what is certain of it.
 
     Args:
-        stop: sequences that end the text; they are no part of it.
+        stop: sequences that end the text; they are no part of it. Within a thought they end nothing.
         end_of: finds an end that no sequence marks, as that of a block of code.
     """
 
@@ -58,9 +58,10 @@ class AnswerText:
 
     async def pass_on(self) -> None:
         """Pass on what is surely no beginning of an end, and no half of a character."""
-        end = self._certain(self._joined_end())
+        self._join()
         if self.is_opened and not has_tag(self._text):
             return
+        end = self._certain(self._joined_end())
         await self._pass(so_far(self._text[:end]))
 
     async def finish(self) -> str:
@@ -87,7 +88,8 @@ class AnswerText:
     def _joined_end(self) -> int:
         """Join the text, and return where it ends."""
         self._join()
-        places = [place for word in self._stop if (place := self._text.find(word)) >= 0]
+        said = blanked(self._text) if self._stop else ""
+        places = [place for word in self._stop if (place := said.find(word)) >= 0]
         if self._end_of is not None and (end := self._end_of(self._text)) is not None:
             places.append(end)
         end = min(places, default=len(self._text))

@@ -67,6 +67,9 @@ _DECODER = json.JSONDecoder(strict=False)
 _SPACES = re.compile(r"[ \t\r\n]*")
 _BLANK = " \t\r\n"
 
+_ARGUMENTS = ("arguments", "parameters", "input", "args")
+"""Keys of the arguments, OpenAI's first."""
+
 _KEPT = ("extra_content", "provider_specific_fields")
 """Fields of a call that hold the signature of a thought: Gemini's, and LiteLLM's for Gemini."""
 
@@ -104,8 +107,8 @@ def read_piece(value: Any) -> CallPiece | None:
     if not isinstance(value, dict):
         return None
     said = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
-    arguments = said.get("arguments", said.get("parameters", said.get("input")))
-    name = said.get("name")
+    arguments = next((said[key] for key in _ARGUMENTS if said.get(key) is not None), None)
+    name = said.get("name", said.get("function"))
     return CallPiece(
         place=_index(value.get("index")),
         id=_id(value.get("id")),

@@ -54,6 +54,9 @@ _CODES = (
     "errorcode",
 )
 
+_BARE_CODE = re.compile(r"[A-Za-z]+(?:[_.][A-Za-z]+)+")
+"""A message that is a code, such as `insufficient_quota`."""
+
 _IN_TEXT = re.compile(r"\{.*\}", re.DOTALL)
 _TAGS = re.compile(r"<(?:head|style|script)\b.*?</(?:head|style|script)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _MOST_CHARS = 20_000
@@ -121,6 +124,7 @@ def read_error(sent: Any) -> SentError:
     whole = ": ".join(texts)[:_MOST_CHARS]
     found = [layer for layer in layers if isinstance(layer, dict)]
     codes = [str(value) for layer in reversed(found) for name in _CODES if _is_code(value := layer.get(name))]
+    codes += [text for text in texts if _BARE_CODE.fullmatch(text)]
     return SentError(
         text=whole
         or ("" if sent in (None, "", {}, []) else json.dumps(sent, ensure_ascii=False)[:_MOST_CHARS]),

@@ -12,7 +12,11 @@ END_OF_STREAM: Final = object()
 """What stands for `[DONE]`, or for the end of a whole answer."""
 
 _SIGNS_OF_LIFE = ("ping", "heartbeat", "keep-alive", "keepalive")
-_FIELD = re.compile(r"(?:data|event|id|retry)?:|(?:data|event|id|retry)$")
+_FIELD = re.compile(r"(?:data|event|id|retry|error)?:|(?:data|event|id|retry)$")
+_DONE = re.compile(r"\"?(?:\[DONE\]|DONE$)", re.IGNORECASE)
+_TWICE = re.compile(r"\A(?:data:\s*)+")
+_SPACES = re.compile(r"\s*")
+_DECODER = json.JSONDecoder(strict=False)
 
 
 class MalformedBody(Exception):
@@ -26,8 +30,8 @@ class MalformedBody(Exception):
 async def read_body(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     """Yield the JSON value of each event, or that of the whole body; END_OF_STREAM where the endpoint marks the end.
 
-    An event called `error` is given as `{"error": …}`. Comments, blank events, signs of life and blank lines before a
-    body pass over. Raises MalformedBody.
+    An event called `error`, and llama.cpp's field of that name, are given as `{"error": …}`. Comments, blank events,
+    signs of life and blank lines before a body pass over. Raises MalformedBody.
     """
     whole: list[str] = []
     event = ""
@@ -43,6 +47,9 @@ async def read_body(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             name, _, value = line.partition(":")
             if name == "data":
                 data.append(value.removeprefix(" "))
+            elif name == "error":
+                event = name
+                data.append(value)
             elif name == "event":
                 event = value.strip()
     if whole:
@@ -54,10 +61,10 @@ async def read_body(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
 
 
 def _values(event: str, data: list[str]) -> list[Any]:
-    text = "\n".join(data).strip()
+    text = _TWICE.sub("", "\n".join(data).strip())
     if not text:
         return []
-    if text[:6].upper() == "[DONE]":
+    if _DONE.match(text):
         return [END_OF_STREAM]
     if text.strip("[]").casefold() in _SIGNS_OF_LIFE:
         return []
@@ -71,7 +78,7 @@ def _values(event: str, data: list[str]) -> list[Any]:
         value = _decoded(text)
     except MalformedBody:
         if len(data) == 1:
-            raise
+            return _one_behind_the_other(text)
         # No blank line stands between the events of some endpoints.
         return [value for line in data for value in _values(event, [line])]
     return [] if value is None else [value]
@@ -92,9 +99,25 @@ def _apart(lines: list[str]) -> list[Any]:
 
 def _decoded(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise MalformedBody(str(error), is_page=text.startswith("<")) from error
+
+
+def _one_behind_the_other(text: str) -> list[Any]:
+    """Return the objects of a line that holds several, as some proxies join them. Raises MalformedBody."""
+    values: list[Any] = []
+    at = 0
+    while at < len(text):
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            raise MalformedBody(str(error), is_page=text.startswith("<")) from error
+        if not isinstance(value, dict):
+            raise MalformedBody("a line of the stream holds more than one value")
+        values.append(value)
+        at = _SPACES.match(text, end).end()  # type: ignore[union-attr]
+    return values
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:

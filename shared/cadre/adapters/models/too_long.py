@@ -22,7 +22,10 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
     ),
     ("OpenAI", r"\.content'?: string too long"),
     ("Anthropic", r"prompt is too long: (?P<tokens>\d+) tokens > (?P<context>\d+)"),
-    ("Anthropic, Bedrock, Fireworks, Ollama", r"(?:prompt|input|request) (?:is )?too long"),
+    (
+        "Anthropic, Bedrock, Fireworks, Ollama",
+        r"(?<!audio )(?<!video )(?<!image )(?:prompt|input|request) (?:is )?too long",
+    ),
     ("Anthropic", r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<context>\d+)"),
     ("Anthropic", r"request exceeds the maximum (?:allowed )?(?:size|number of bytes)"),
     (
@@ -93,7 +96,7 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
     ("MiniMax", r"context window exceeds limit"),
     ("Bedrock", r"exceeds the max(?:imum)? input token limit"),
     ("Fireworks", r"prompt is too long: (?P<tokens>\d+), model maximum context length: (?P<context>\d+)"),
-    ("Cohere", r"too many (?:input )?tokens(?!, please wait)"),
+    ("Cohere", r"too many (?:input )?tokens(?!, please wait| per )"),
     ("Ollama", r"exceeds? (?:the )?max(?:imum)? context length"),
     ("LM Studio", r"greater than the context length|when context the overflows"),
     (
@@ -112,6 +115,41 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
     (
         "any",
         r"context[ _](?:length|window|size|limit)(?!\w).{0,60}?(?:exceed|reached|too (?:long|small)|overflow)",
+    ),
+    (
+        "any",
+        r"(?<!audio )(?<!video )(?<!image )(?:input|prompt)\W?[ _]?(?:tokens?|token count|length|size)"
+        r"(?: \(?(?:(?P<tokens>\d{3,})|\d+)\)?)?"
+        r" (?:exceed|cannot exceed|is greater than|(?:must|should) be (?:less|smaller) than)(?!.{0,80}?per (?:min|day))"
+        r"(?:\D{0,40}?\(?(?P<context>\d+))?",
+    ),
+    (
+        "any",
+        r"max(?:imum)? (?:input|prompt) (?:length|tokens?)\b.{0,20}?exceeded|max_total_tokens\b.{0,20}?exceed",
+    ),
+    (
+        "any",
+        r"(?:prompt|request|input|conversation) (?:has|needs|contains|takes) (?P<tokens>\d+) tokens\b.{0,60}?"
+        r"(?:only|at most|limit|context size|supports?)\D{0,30}?(?P<context>\d+)",
+    ),
+    (
+        "any",
+        r"(?:prompt|input|messages?|request|conversation|history) (?:is |are )?too (?:long|large|big)"
+        r" for (?:the|this) (?:model|context)",
+    ),
+    (
+        "any, in German, French, Spanish, Portuguese, Italian and Russian",
+        r"(?:kontext|eingabe|prompt)\w*[^.]{0,60}?(?:überschr|zu lang)|überschr\w+[^.]{0,60}?kontext"
+        r"|(?:contexte|prompt|entrée)\b[^.]{0,60}?(?:dépass|trop long)|dépass\w+[^.]{0,60}?contexte"
+        r"|(?:context[oe]|contesto|prompt|entrada)\b[^.]{0,60}?"
+        r"(?:excede|supera|ultrapassa|demasiado larg|muito long|troppo lung)"
+        r"|(?:excede|supera|ultrapassa)\w*[^.]{0,60}?(?:contexto|contesto)"
+        r"|(?:контекст|запрос|промпт)\w*[^.]{0,60}?(?:превы|слишком длинн)|превы\w+[^.]{0,60}?контекст",
+    ),
+    (
+        "any, in Japanese and Korean",
+        r"(?:コンテキスト|入力|プロンプト|トークン)[^。画像音声]{0,30}?(?:超え|超過|長すぎ)"
+        r"|(?:컨텍스트|입력|프롬프트|토큰)[^.]{0,30}?(?:초과|너무 (?:길|긴))",
     ),
 )
 """Endpoints, and how they put it: regular expressions, whatever the case, with the groups `context` and `tokens`."""

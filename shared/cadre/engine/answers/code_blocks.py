@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cadre.engine.answers.reasoning import TAG, Quotes, has_tag, without_reasoning
+from cadre.engine.answers.reasoning import TAG, Quotes, blanked, has_tag, without_reasoning
 
 Tags = tuple[str, str]
 
@@ -66,7 +66,8 @@ def blocks_in(text: str, tags: Tags) -> list[CodeBlock]:
 
 def end_of_answer(text: str, tags: Tags) -> int | None:
     """Return where an answer ends for certain: behind its first block between the tags, or before what the model
-    makes up behind a fence. None: it may go on."""
+    makes up behind a fence. None: it may go on. Blocks in its thoughts are drafts."""
+    text = blanked(text, _blocks(tags))
     tagged = [block for block in _tagged(text, tags) if block.code]
     if tagged:
         return next((one.end for one in tagged if one.is_certain and not is_plain(one.code)), None)

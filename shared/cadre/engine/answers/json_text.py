@@ -20,6 +20,9 @@ UNREADABLE = (ValueError, RecursionError)
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
 
+_BEHIND_ARGUMENTS = re.compile(r"[\s}]*(?:(?:</[\w:]+>|<\|/?\w+\|>)\s*)*")
+"""A bracket too many, and marks of a dialect that the endpoint's parser has left behind the arguments."""
+
 _QUOTED_KEY = re.compile(r"\{\s*[\"']")
 _BRACKET = re.compile(r"[\[\]{}]")
 
@@ -59,18 +62,22 @@ def decode_text(text: str) -> Any:
 def read_arguments(call: RequestedCall) -> dict[str, Any]:
     """Return the arguments as an object; {} where they are blank, null or an empty list.
 
-    Raises ReadingError naming the call and what is wrong with its JSON.
+    They may be text of JSON, up to three times over, or stand alone in a list. Raises ReadingError naming the call and
+    what is wrong with its JSON.
     """
     arguments: Any = call.arguments
     try:
         if isinstance(arguments, str):
-            arguments = decode_text(arguments) if arguments.strip() else {}
-        if isinstance(arguments, str) and _holds_object(arguments):
-            arguments = decode_text(arguments)
+            arguments = _arguments_in(arguments) if arguments.strip() else {}
+        for _ in range(2):
+            if isinstance(arguments, str) and _holds_object(arguments):
+                arguments = decode_text(arguments)
     except UNREADABLE as error:
         raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
     if arguments in (None, "", []):
         return {}
+    if isinstance(arguments, list) and len(arguments) == 1:
+        [arguments] = arguments
     if not isinstance(arguments, dict):
         raise ReadingError(f"The arguments of {call.name!r} must be a JSON object, not {_kind(arguments)}")
     if nesting(arguments) > MAX_LEVELS:
@@ -83,7 +90,22 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
 
 def _holds_object(text: str) -> bool:
     """Return whether a text in the place of arguments is their JSON, written as a text once more."""
-    return text.lstrip().startswith("{")
+    return text.lstrip().startswith(("{", '"'))
+
+
+def _arguments_in(text: str) -> Any:
+    """Return the value of arguments, out of their fence and without what ends a call behind them. Raises one of
+    UNREADABLE."""
+    fenced = _FENCED.fullmatch(text.strip())
+    text = fenced[1] if fenced is not None else text
+    try:
+        return decode_text(text)
+    except UNREADABLE:
+        reader = Reader(text)
+        value = reader.value()
+        if reader.unclosed or not isinstance(value, dict) or not _BEHIND_ARGUMENTS.fullmatch(text, reader.at):
+            raise
+        return value
 
 
 def read_objects(content: str) -> list[dict[str, Any]]:

@@ -64,6 +64,17 @@ def without_reasoning(text: str, quotes: Quotes = JSON) -> str:
     return "".join([*parts, text[at:]])
 
 
+def blanked(text: str, quotes: Quotes = JSON) -> str:
+    """Return the text with blanks in the place of its reasoning, so that all else stands where it stood."""
+    if TAG.search(text) is None:
+        return text
+    parts, at = [], 0
+    for begin, end in _reasoning(text, quotes):
+        parts += [text[at:begin], " " * (end - begin)]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
 def for_people(text: str) -> str:
     """Return a text without its thoughts, wherever they stand, and without the marks of channels; tags that it only
     speaks of stay: those in code, in JSON, between quotes, or amid a sentence."""
@@ -135,9 +146,9 @@ def _without_channels(text: str) -> str:
         return text
 
     def said(segment: re.Match[str]) -> str:
-        if segment["channel"] == "analysis":
-            return ""
-        return segment[0] if "to=" in segment["head"] else segment["text"]
+        if "to=" in segment["head"]:
+            return segment[0]
+        return "" if segment["channel"] == "analysis" else segment["text"]
 
     left = _SEGMENT.sub(said, text)
     head = _HEAD.search(left)  # one whose words have not begun

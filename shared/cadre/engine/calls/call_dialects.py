@@ -75,14 +75,19 @@ _FENCED = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 _ANALYSIS = re.compile(
-    r"(?:<\|start\|>assistant)?<\|channel\|>analysis[^<]*<\|message\|>.*?(?:<\|end\|>|(?=<\|start\|>))",
+    r"(?:<\|start\|>assistant)?<\|channel\|>analysis(?![^<]*\bto=)[^<]*<\|message\|>.*?(?:<\|end\|>|(?=<\|start\|>))",
     re.DOTALL,
 )
 _FENCE_END = re.compile(r"\s*```")
 _BLANK = re.compile(r"\s*")
 _LINE = re.compile(r"^", re.MULTILINE)
 _MOST_LINES = 2_000
-_INLINE_OR_QUOTED = re.compile(r"(?<!`)`(?!`)[^`\n]*`(?!`)|^[ \t]*>.*$", re.MULTILINE)
+_INLINE_OR_QUOTED = re.compile(
+    r"(?<!`)`(?!`)[^`\n]*`(?!`)|^[ \t]*>.*$"
+    r"|^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?:text|txt|plaintext|markdown|md|example)[ \t]*\n"
+    r"(?:.*\n)*?[ \t]*(?P=fence)[ \t]*$",
+    re.MULTILINE,
+)
 _AMONG_WORDS = (
     "A call stands among the words of your answer, so it was not made: words may only speak of a call."
     " Call the tool, and write nothing of it into your text."
@@ -253,7 +258,7 @@ def _marked_json(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Writt
 
 
 _MARKED = re.compile(
-    r"\s*(?:</(?:tool_call|TOOLCALL|longcat_tool_call)>|<\|(?:action_end|END_ACTION)\|>|\[END_TOOL_REQUEST\]|<\|/?tool_calls?\|>)"
+    r"\s*(?:\}?\s*</(?i:tool_?call|longcat_tool_call)>|<\|(?:action_end|END_ACTION)\|>|\[END_TOOL_REQUEST\]|<\|/?tool_calls?\|>)"
 )
 _PARAMETER = re.compile(
     r"\s*<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=\s*<parameter=)|(?=\s*</function>))", re.DOTALL
@@ -471,7 +476,7 @@ _DIALECTS = (
     _rule(rf"(?:<tool_call>\s*)?<function={_NAME}>", _function_tags),
     _rule(rf"<function={_NAME},?(?=\{{)", _function_tags),
     _rule(
-        r"<(?:tool_call|TOOLCALL|longcat_tool_call)>\s*(?=[\[{])|<\|START_ACTION\|>"
+        r"<(?i:tool_?call|longcat_tool_call)>\s*(?=[\[{])|<\|START_ACTION\|>"
         r"|<\|action_start\|>\s*<\|plugin\|>",
         _marked_json,
     ),
@@ -490,11 +495,12 @@ _DIALECTS = (
         _name_and_json,
     ),
     _rule(
-        rf"(?:<\|channel\|>)?\s*commentary\s+to={_NAME}\s*(?:<\|constrain\|>)?\s*\w*\s*(?:<\|message\|>|(?=\{{))",
+        rf"(?:<\|channel\|>)?\s*(?:commentary|analysis)\s+to={_NAME}\s*(?:<\|constrain\|>)?\s*\w*\s*(?:<\|message\|>|(?=\{{))",
         _name_and_json,
     ),
     _rule(
-        rf"to={_NAME}\s*<\|channel\|>commentary\s*(?:<\|constrain\|>)?\s*\w*\s*<\|message\|>", _name_and_json
+        rf"to={_NAME}\s*<\|channel\|>(?:commentary|analysis)\s*(?:<\|constrain\|>)?\s*\w*\s*<\|message\|>",
+        _name_and_json,
     ),
     _rule(rf"<\|open\|>call tool=\"{_NAME}\"[^<]*<\|sep\|>", _kimi_k3),
     _rule(rf"<{_PREFIX}invoke name=\"{_NAME}\"[^>]*>", _invoke),
