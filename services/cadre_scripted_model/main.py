@@ -95,11 +95,11 @@ def _source(
     if cassette is None:
         raise SettingError(f"--mode {mode} needs --cassette DIRECTORY")
     cassettes = Cassettes(cassette)
+    key = read_secret("CADRE_MODEL_KEY").strip()
     if mode == "replay":
-        return Replayer(cassettes), f"{cassettes.check()} recordings from {cassette}"
+        return Replayer(cassettes, key), f"{cassettes.check()} recordings from {cassette}"
     if upstream is None or not upstream.startswith(("http://", "https://")):
         raise SettingError("--mode record needs --upstream URL, such as https://api.example.com/v1")
-    key = read_secret("CADRE_MODEL_KEY").strip()
     return Recorder(cassettes, upstream, key), f"the upstream's answers and recording them in {cassette}"
 
 

@@ -5,10 +5,11 @@ import base64
 import hashlib
 import json
 import re
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 import httpx2
 import msgspec
@@ -35,6 +36,37 @@ VOLATILE = re.compile(
 
 DATA_URL = re.compile(r"data:([\w/+.-]+);base64,([A-Za-z0-9+/=]{64,})")
 
+_KEY_SHAPES = re.compile(
+    r"\b(?:sk|gsk|csk|xai|hf|nvapi|pplx|r8|fw|tgp)[-_](?=[\w-]*\d)[\w-]{16,}|\bAIza[\w-]{30,}"
+    r"|(?P<before>\bBearer )(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}"
+    r"|(?P<parameter>[?&](?:key|api[-_]?key|(?:access_)?token|sig)=)[^&\s\"\\]+",
+)
+"""Texts that look like keys of model endpoints, and those in the query of a URL."""
+
+_SECRET_PARAMETER = re.compile(r"key|token|secret|sig|pass|auth|code", re.IGNORECASE)
+_HIDDEN = "***"
+
+
+class Secrets:
+    """Hides the key of an endpoint, and the secrets in its URL, in whatever form a text repeats them."""
+
+    def __init__(self, key: str = "", url: str = "") -> None:
+        parts = urlsplit(url)
+        given = [key, unquote(parts.password or "")]
+        given += [value for name, value in parse_qsl(parts.query) if _SECRET_PARAMETER.search(name)]
+        forms = {form for one in given if one for form in (one, json.dumps(one)[1:-1], quote(one, safe=""))}
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def hidden(self, text: str) -> str:
+        """Return the text with `***` in the place of each secret, and of what looks like a key."""
+        for form in self._forms:
+            text = text.replace(form, _HIDDEN)
+        return _KEY_SHAPES.sub(lambda found: f"{found['before'] or found['parameter'] or ''}{_HIDDEN}", text)
+
+    def hidden_bytes(self, content: bytes) -> bytes:
+        """Return the bytes without secrets; all others stay as they are."""
+        return self.hidden(content.decode("latin-1")).encode("latin-1")
+
 
 class Cassette(msgspec.Struct, frozen=True, kw_only=True):
     """A recorded answer, and the request that it answers."""
@@ -48,7 +80,7 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
     """The answer, byte for byte: as text, or in base64 where it is no UTF-8."""
     is_base64: bool = False
     headers: dict[str, str] = {}
-    """Those that say how long to wait."""
+    """Those that say how long to wait, and what is left of a limit."""
     endpoint: str = ""
     """The endpoint's host, or its name."""
     origin: Literal["recorded", "reported", "written"] = "recorded"
@@ -62,8 +94,8 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
         return base64.b64decode(self.body) if self.is_base64 else self.body.encode()
 
 
-def canonical(body: dict[str, Any]) -> dict[str, Any]:
-    """Returns the request without what differs from run to run: equal for requests that ask the same."""
+def canonical(body: dict[str, Any], secrets: Secrets | None = None) -> dict[str, Any]:
+    """Returns the request without secrets and what differs from run to run: equal for requests that ask the same."""
     kept = {key: body[key] for key in FINGERPRINTED_KEYS if body.get(key) is not None}
     names = {made_id: f"id-{n}" for n, made_id in enumerate(_call_ids(_conversation(body)))}
     text = json.dumps(_renamed(kept, names), sort_keys=True, ensure_ascii=False)
@@ -72,6 +104,7 @@ def canonical(body: dict[str, Any]) -> dict[str, Any]:
         if len(made_id) >= 8:
             text = re.sub(rf"(?<!\w){re.escape(made_id)}(?!\w)", name, text)
     text = DATA_URL.sub(lambda url: f"data:{url[1]};sha256,{_sha(url[2])}", text)
+    text = (secrets or Secrets()).hidden(text)
     masked: dict[str, Any] = json.loads(VOLATILE.sub("~", text))
     return masked
 
@@ -185,16 +218,20 @@ def _sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-FORWARDED_HEADERS = ("content-type", "retry-after", "retry-after-ms")
+FORWARDED_HEADERS = (
+    *("content-type", "retry-after", "retry-after-ms"),
+    *(f"x-ratelimit-{what}-{of}" for what in ("remaining", "reset") for of in ("requests", "tokens")),
+)
 
 
 class Recorder:
-    """Passes requests on to the upstream; keeps each complete answer, errors too, byte for byte and without the key."""
+    """Passes requests on to the upstream; keeps each answer, errors too, byte for byte and without secrets: to its end,
+    or as far as the client has read it."""
 
     def __init__(self, cassettes: Cassettes, upstream: str, key: str) -> None:
         self._cassettes = cassettes
-        self._url = upstream.rstrip("/")
-        self._key = key
+        self._url = urlsplit(upstream)
+        self._secrets = Secrets(key, upstream)
         headers = {"accept-encoding": "identity", "content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
@@ -206,12 +243,13 @@ class Recorder:
         """Returns the upstream's answer as it comes, or 502 when it cannot be reached."""
         line.rule = "recording"
         path = "/chat/completions" if view.api == "chat" else "/responses"
-        request = self._client.build_request("POST", self._url + path, content=msgspec.json.encode(body))
+        url = urlunsplit(self._url._replace(path=self._url.path.rstrip("/") + path))
+        request = self._client.build_request("POST", url, content=msgspec.json.encode(body))
         try:
             answer = await self._client.send(request, stream=True)
         except httpx2.HTTPError as error:
-            where = urlsplit(self._url).hostname
-            message = f"cannot reach the upstream at {where}: {error or type(error).__name__}"
+            said = self._secrets.hidden(str(error)) or type(error).__name__
+            message = f"cannot reach the upstream at {self._url.hostname}: {said}"
             return respond_with(Reply(error=ErrorReply(status=502, message=message)), view, line)
         headers = {name: answer.headers[name] for name in FORWARDED_HEADERS if name in answer.headers}
         return PacedResponse(answer.status_code, headers, self._record(answer, view, body, line), line)
@@ -226,24 +264,39 @@ class Recorder:
                 yield piece
         except httpx2.HTTPError as error:
             raise ConnectionCut from error
+        except (CancelledError, GeneratorExit):
+            # An agent reads no further than it needs, such as behind a block of code.
+            if received:
+                self._keep(answer, view, body, line, b"".join(received))
+            raise
         finally:
             await answer.aclose()
-        text, is_base64 = self._as_text(b"".join(received))
+        self._keep(answer, view, body, line, b"".join(received))
+
+    def _keep(
+        self,
+        answer: httpx2.Response,
+        view: RequestView,
+        body: dict[str, Any],
+        line: LogLine,
+        received: bytes,
+    ) -> None:
+        text, is_base64 = self._as_text(received)
         cassette = Cassette(
-            prompt=view.user[:200],
-            request=canonical(body),
+            prompt=self._secrets.hidden(view.user)[:200],
+            request=canonical(body, self._secrets),
             status=answer.status_code,
             content_type=answer.headers.get("content-type", "application/json"),
             body=text,
             is_base64=is_base64,
             headers={name: answer.headers[name] for name in FORWARDED_HEADERS[1:] if name in answer.headers},
-            endpoint=urlsplit(self._url).hostname or "",
+            endpoint=self._url.hostname or "",
         )
         line.rule = f"recorded {self._cassettes.keep(cassette)}"
 
     def _as_text(self, content: bytes) -> tuple[str, bool]:
         """Return an answer without the key, which some endpoints repeat, and whether it had to be encoded."""
-        content = content.replace(self._key.encode(), b"***") if self._key else content
+        content = self._secrets.hidden_bytes(content)
         try:
             return content.decode(), False
         except UnicodeDecodeError:
@@ -260,12 +313,13 @@ class Recorder:
 class Replayer:
     """Answers from cassettes only: a request that was never recorded is an error, not a live call."""
 
-    def __init__(self, cassettes: Cassettes) -> None:
+    def __init__(self, cassettes: Cassettes, key: str = "") -> None:
         self._cassettes = cassettes
+        self._secrets = Secrets(key)
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
         """Returns the recorded answer, or 424 when there is none."""
-        request = canonical(body)
+        request = canonical(body, self._secrets)
         found = self._cassettes.find(request)
         if found is None:
             line.rule = "cassette miss"

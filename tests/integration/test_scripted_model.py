@@ -1,5 +1,6 @@
 """The scripted model over HTTP: auto mode, recordings, errors, and that it says what it is."""
 
+import asyncio
 import json
 import socket
 from pathlib import Path
@@ -104,6 +105,82 @@ async def test_an_error_is_recorded_byte_for_byte_but_for_the_key(tmp_path: Path
     [kept] = [msgspec.json.decode(text, type=Cassette) for text in texts_in(tmp_path)]
     assert (kept.status, kept.endpoint, kept.origin) == (400, "127.0.0.1", "recorded")
     assert kept.content == body.replace(b"upstream-key", b"***")
+
+
+KEY = 'sec"ret/7'
+GIVEN = "sk-proj-0123456789abcdefgh"
+"""A key that is not that of the recorder."""
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_recording_is_a_report_without_secrets(tmp_path: Path, stream: bool) -> None:
+    """The endpoint repeats what it was sent, in the forms of JSON and of URLs."""
+    said = f"{json.dumps(KEY)[1:-1]} sec%22ret%2F7 https://h/v1?key=query-key&n=1 Bearer abc.def-123 {GIVEN} at-pass"
+    chunk = f'{{"choices": [{{"delta": {{"content": "{said}"}}, "finish_reason": "stop"}}]}}'
+    body = f"data: {chunk}\n\ndata: [DONE]\n\n" if stream else chunk.replace('"delta"', '"message"')
+    kind = "text/event-stream" if stream else "application/json"
+    async with raw_endpoint(200, kind, body.encode()) as url:
+        upstream = f"{url.replace('//', '//me:at-pass@')}?key=query-key&api-version=2026-01-01"
+        options = ("--mode", "record", "--cassette", tmp_path, "--upstream", upstream)
+        asked = saying(f"plain {KEY} {GIVEN}")
+        with running_model(*options, CADRE_MODEL_KEY=KEY) as recorder:
+            await ask(spec_for(recorder, stream=stream), asked)
+    [text] = texts_in(tmp_path)
+    kept = msgspec.json.decode(text, type=Cassette)
+    assert kept.content.decode() == body.replace(said, "*** *** https://h/v1?key=***&n=1 Bearer *** *** ***")
+    assert kept.prompt == "plain *** ***"
+    for secret in (KEY, "ret/7", "query-key", GIVEN, "at-pass", "abc.def"):
+        assert secret not in text
+    with running_model("--mode", "replay", "--cassette", tmp_path, CADRE_MODEL_KEY=KEY) as player:
+        reply, _ = await ask(spec_for(player, stream=stream), asked)
+    assert reply.content.startswith("*** *** https://h")
+
+
+async def test_the_query_of_the_upstream_stays_behind_its_path(tmp_path: Path) -> None:
+    paths: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        paths.append((await reader.readuntil(b"\r\n\r\n")).decode().split()[1])
+        body = b'{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}'
+        head = f"HTTP/1.1 200 X\r\nretry-after: 7\r\nx-ratelimit-reset-tokens: 3s\r\ncontent-length: {len(body)}\r\n"
+        writer.write(f"{head}connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as upstream:
+        url = f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}/v1/?key=a1"
+        with running_model("--mode", "record", "--cassette", tmp_path, "--upstream", url) as recorder:
+            await ask(spec_for(recorder), saying("plain"))
+    assert paths == ["/v1/chat/completions?key=a1"]
+    [kept] = [msgspec.json.decode(text, type=Cassette) for text in texts_in(tmp_path)]
+    assert kept.headers == {"retry-after": "7", "x-ratelimit-reset-tokens": "3s"}
+
+
+async def test_a_stream_that_the_agent_leaves_is_recorded_as_far_as_it_read(tmp_path: Path) -> None:
+    begun = b'data: {"choices": [{"delta": {"content": "<code>\\nx = 1\\n</code>\\nObservation: 5"}}]}\n\n'
+    left = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n" + begun)
+        await writer.drain()
+        while await reader.read(65_536):
+            pass
+        left.set()
+        writer.close()
+
+    request = msgspec.structs.replace(saying("Go on."), block=("<code>", "</code>"))
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as upstream:
+        url = f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}/v1"
+        with running_model("--mode", "record", "--cassette", tmp_path, "--upstream", url) as recorder:
+            recorded, _ = await ask(spec_for(recorder), request)
+            await asyncio.wait_for(left.wait(), 30)
+    assert recorded.content == "<code>\nx = 1\n</code>"
+    [kept] = [msgspec.json.decode(text, type=Cassette) for text in texts_in(tmp_path)]
+    assert kept.content == begun
+    with running_model("--mode", "replay", "--cassette", tmp_path) as player:
+        replayed, _ = await ask(spec_for(player), request)
+    assert replayed.content == recorded.content
 
 
 async def test_an_unreachable_upstream_is_named(tmp_path: Path) -> None:
