@@ -206,6 +206,37 @@ async def test_a_limit_that_nobody_wrote_down_is_given_up_when_it_is_refused(
             assert all(body.keys() & {*limits} for body in server.asked[asked_for:])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "max_tokens is too large: 4096. This model supports at most 2048 completion tokens.",
+        "Range of max_tokens should be [1, 2048]",
+        "max_tokens参数非法。取值范围为[1, 2048]",
+        "max_tokens must be less than or equal to 2048",
+        "Invalid max_tokens value, the valid range of max_tokens is [1, 2048]",
+    ],
+)
+async def test_a_limit_that_is_out_of_range_is_left_out_unless_the_spec_sets_it(words: str) -> None:
+    def picky(body: Body) -> Body:
+        if body.get("max_tokens", 0) > 2048:
+            raise Refused(400, words)
+        return {"content": "done"}
+
+    with probed_server(picky) as server:
+        spec = ModelSpec(name="m-1", url=server.url)
+        model = OpenAIModel(spec, NO_ENDPOINT, MemoryBlobs())
+        for _ in range(2):
+            assert (await model.complete(saying("hello"), _ignore)).content == "done"
+        await model.close()
+        assert [body.keys() & {"max_tokens", "max_completion_tokens"} for body in server.asked] == [
+            {"max_tokens"},
+            set(),
+            set(),
+        ]
+        with pytest.raises(ModelRefused):
+            await ask(msgspec.structs.replace(spec, max_tokens=4096), saying("hello"))
+
+
 ENDPOINTS_SAY = {
     "its context": "maximum context length is 1024 tokens",
     "its context and the request": "maximum context length is 1024 tokens (900 in the messages)",

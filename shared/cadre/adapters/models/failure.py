@@ -43,7 +43,8 @@ _NOT_TAKEN = re.compile(
 """Words of an error about a parameter that the endpoint does not take."""
 
 _BOUND = re.compile(
-    r"too (?:large|high|big|small|low)|exceed|at (?:most|least)|(?:less|greater|more) than|between|must be|range",
+    r"too (?:large|high|big|small|low)|exceed|at (?:most|least)|(?:less|greater|more) than|between|must be|range"
+    r"|取值范围",
     re.IGNORECASE,
 )
 
@@ -314,6 +315,14 @@ def complains_of(name: str, refusal: Refusal) -> bool:
 def names_a_bound(refusal: Refusal) -> bool:
     """Return whether the endpoint refuses the value of a parameter, not the parameter."""
     return _BOUND.search(refusal.text) is not None
+
+
+def bounds(name: str, refusal: Refusal) -> bool:
+    """Return whether the endpoint takes that parameter, but not so large a value."""
+    if refusal.status not in (400, 422) or refusal.too_long or not names_a_bound(refusal):
+        return False
+    is_taken = re.search(_UNWANTED.replace("|invalid", ""), refusal.text, re.IGNORECASE) is None
+    return is_taken and re.search(rf"(?<![A-Za-z_]){name}(?![A-Za-z_])", refusal.text) is not None
 
 
 def _names(name: str, refusal: Refusal) -> bool:

@@ -17,6 +17,7 @@ from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody
 from cadre.adapters.models.failure import (
     Refusal,
     UnreadCall,
+    bounds,
     complains_of,
     ended_answer,
     failed_answer,
@@ -306,6 +307,9 @@ class OpenAIModel:
         if name is None:
             return None
         rest = {key: value for key, value in body.items() if key != name}
+        if bounds(name, refusal) and not self._is_limit_set():
+            self._learn({"token_limit": None})
+            return rest
         if complains_of(name, refusal) and not (self._is_limit_set() and names_a_bound(refusal)):
             other = next(one for one in TOKEN_LIMITS if one != name)
             first = "token_limit" not in self._learned and self._spec.api == "chat"
