@@ -212,11 +212,12 @@ async def test_a_limit_that_nobody_wrote_down_is_given_up_when_it_is_refused(
         "max_tokens is too large: 4096. This model supports at most 2048 completion tokens.",
         "Range of max_tokens should be [1, 2048]",
         "max_tokens参数非法。取值范围为[1, 2048]",
-        "max_tokens must be less than or equal to 2048",
-        "Invalid max_tokens value, the valid range of max_tokens is [1, 2048]",
+        "max_tokens must be <= 2048",
+        "Invalid max_tokens value, the valid range of max_tokens is [1, 2,048]",
+        "max_tokens is too large",
     ],
 )
-async def test_a_limit_that_is_out_of_range_is_left_out_unless_the_spec_sets_it(words: str) -> None:
+async def test_a_limit_that_is_out_of_range_becomes_the_named_one_unless_the_spec_sets_it(words: str) -> None:
     def picky(body: Body) -> Body:
         if body.get("max_tokens", 0) > 2048:
             raise Refused(400, words)
@@ -228,11 +229,9 @@ async def test_a_limit_that_is_out_of_range_is_left_out_unless_the_spec_sets_it(
         for _ in range(2):
             assert (await model.complete(saying("hello"), _ignore)).content == "done"
         await model.close()
-        assert [body.keys() & {"max_tokens", "max_completion_tokens"} for body in server.asked] == [
-            {"max_tokens"},
-            set(),
-            set(),
-        ]
+        most = 2048 if "2" in words else None
+        assert [body.get("max_tokens") for body in server.asked] == [4096, most, most]
+        assert not any("max_completion_tokens" in body for body in server.asked)
         with pytest.raises(ModelRefused):
             await ask(msgspec.structs.replace(spec, max_tokens=4096), saying("hello"))
 

@@ -49,6 +49,8 @@ ALLOWED = {
     "shared/cadre/adapters/models/failure.py:_names": "likewise",
     "shared/cadre/adapters/models/failure.py:may_refuse": "likewise",
     "shared/cadre/adapters/models/failure.py:names_a_bound": "likewise",
+    "shared/cadre/adapters/models/failure.py:bounds": "likewise",
+    "shared/cadre/adapters/models/failure.py:most_named": "likewise",
     "shared/cadre/adapters/models/openai_model.py:_otherwise": "likewise",
     "shared/cadre/adapters/models/profiles.py:taught_by": "likewise",
     "shared/cadre/adapters/nats/connection/connect.py:_on_error": "the NATS server sends `-ERR` with a sentence alone",

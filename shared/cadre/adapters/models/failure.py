@@ -48,6 +48,9 @@ _BOUND = re.compile(
     re.IGNORECASE,
 )
 
+_LEAST = 256
+"""Tokens of an answer; a smaller bound is a mistake."""
+
 _IN_RESPONSES = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
@@ -323,6 +326,13 @@ def bounds(name: str, refusal: Refusal) -> bool:
         return False
     is_taken = re.search(_UNWANTED.replace("|invalid", ""), refusal.text, re.IGNORECASE) is None
     return is_taken and re.search(rf"(?<![A-Za-z_]){name}(?![A-Za-z_])", refusal.text) is not None
+
+
+def most_named(refusal: Refusal, asked: int) -> int | None:
+    """Return the largest number of tokens below `asked` that a refusal names; None for one that no answer fits in."""
+    text = re.sub(r"(?<=\d)[,_](?=\d{3}\b)", "", refusal.text)
+    named = [int(number) for number in re.findall(r"(?<![\d.])\d{2,7}(?![\d.]*\d)", text)]
+    return max((number for number in named if _LEAST <= number < asked), default=None)
 
 
 def _names(name: str, refusal: Refusal) -> bool:

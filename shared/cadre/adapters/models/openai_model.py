@@ -24,6 +24,7 @@ from cadre.adapters.models.failure import (
     failed_connection,
     failed_silence,
     failed_status,
+    most_named,
     names_a_bound,
     refused_call,
     shown_url,
@@ -308,6 +309,9 @@ class OpenAIModel:
             return None
         rest = {key: value for key, value in body.items() if key != name}
         if bounds(name, refusal) and not self._is_limit_set():
+            self._limits.answer = most_named(refusal, body[name])
+            if self._limits.answer is not None:
+                return {**rest, name: self._limits.answer}
             self._learn({"token_limit": None})
             return rest
         if complains_of(name, refusal) and not (self._is_limit_set() and names_a_bound(refusal)):

@@ -25,6 +25,8 @@ class EndpointLimits(msgspec.Struct, kw_only=True):
     profile: Profile
     context: int | None = None
     """Tokens that the endpoint itself names as the model's context."""
+    answer: int | None = None
+    """Tokens that the endpoint itself names as the most of an answer."""
     encrypted: bool = True
     """Reasoning may be asked for in the form that can be sent back."""
 
@@ -73,7 +75,7 @@ def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: Endpoin
             body[option] = value
     if profile.token_limit is not None:
         most = answer_tokens(spec, limits.context)
-        body[profile.token_limit] = min(most, request.max_tokens or most)
+        body[profile.token_limit] = min(most, request.max_tokens or most, limits.answer or most)
     if spec.api == "responses" and limits.encrypted and "include" not in spec.extra_body:
         body["include"] = [ENCRYPTED]
     if spec.stream:
