@@ -44,6 +44,7 @@ def settings() -> dict[str, str]:
 def override() -> Path:
     """Return a compose file that lets memory keep its index itself: Qdrant's image cannot be had without a registry."""
     file = FOLDER / "without-qdrant.yml"
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(_WITHOUT_QDRANT)
     return file
 

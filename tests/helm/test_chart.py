@@ -223,6 +223,17 @@ def test_nats_takes_its_configuration(replicas: str, tmp_path: Path) -> None:
     assert "sync_interval: always" in written, "a key of jetstream leaves the others as they are"
 
 
+@pytest.mark.parametrize(("servers", "path"), [(1, "/healthz"), (3, "/healthz?js-enabled-only=true")])
+def test_one_server_whose_streams_refuse_writes_is_started_again(servers: int, path: str) -> None:
+    """One of several fails the whole check as long as it catches up with the others."""
+    found = rendered(f"nats.replicas={servers}", "nats.storage.size=7Gi")
+    pod = named(found, "StatefulSet", "nats")["spec"]["template"]["spec"]
+    [server] = [one for one in pod["containers"] if one["name"] == "nats"]
+    assert server["livenessProbe"]["httpGet"]["path"] == path
+    # Without a limit a server that starts on a full disk takes what is free for all that it may use.
+    assert "max_file_store: 7Gi" in named(found, "ConfigMap", "nats")["data"]["nats.conf"]
+
+
 def test_three_servers_have_three_copies_of_each_stream() -> None:
     manifests = rendered("nats.replicas=3")
     nats = named(manifests, "StatefulSet", "nats")["spec"]

@@ -57,7 +57,9 @@
 {{- $_ := set $config "lame_duck_grace_period" "2s" -}}
 {{- $_ := set $config "lame_duck_duration" "30s" -}}
 {{- $_ := set $config "server_name" (ternary "$SERVER_NAME" "cadre" $many) -}}
-{{- $_ := set $config "jetstream" (dict "store_dir" (ternary "/data/cluster" "/data" $many) "sync_interval" "always") -}}
+{{- /* The limit is the volume's size: without one a server takes a share of what is free when it starts, which is nothing on a full disk. */ -}}
+{{- $store := dict "store_dir" (ternary "/data/cluster" "/data" $many) "max_file_store" .Values.nats.storage.size -}}
+{{- $_ := set $config "jetstream" (set $store "sync_interval" "always") -}}
 {{- if $many -}}
 {{- $routes := list -}}
 {{- range until (int .Values.nats.replicas) -}}
