@@ -15,6 +15,7 @@ ECHO = {
 }
 HANG = {"name": "hang", "inputSchema": {"type": "object"}}
 LATE = {"name": "late", "inputSchema": {"type": "object"}}
+GARBLED = {"name": "garbled", "inputSchema": {"type": "object"}}
 BLOCK = {"name": "block", "inputSchema": {"type": "object"}}
 
 
@@ -30,7 +31,7 @@ def listed(params: dict[str, Any], tools: list[dict[str, Any]]) -> dict[str, Any
 
 
 def main() -> None:
-    tools = [ECHO, HANG, BLOCK]
+    tools = [ECHO, HANG, BLOCK, GARBLED]
     for line in sys.stdin:
         message = json.loads(line)
         params, number = message.get("params", {}), message.get("id")
@@ -58,6 +59,11 @@ def main() -> None:
                 say(id=number, result={"content": [{"type": "text", "text": answer}]})
             case "tools/call" if params["name"] == "late":
                 say(id=number, result={"content": [{"type": "text", "text": "late"}], "isError": True})
+            case "tools/call" if params["name"] == "garbled":
+                result = {"content": [{"type": "text", "text": "a # b"}]}
+                told = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
+                sys.stdout.buffer.write(told.encode().replace(b"#", b"\xff") + b"\n")
+                sys.stdout.buffer.flush()
             case "tools/call" if params["name"] == "block":
                 # As one does that can do one thing at a time: nothing else is answered meanwhile.
                 Path(os.environ["FOLDER"], "blocks.txt").touch()

@@ -120,6 +120,15 @@ class Web:
         self.headers: list[httpx2.Headers] = []
         """Of the calls."""
         self.session = 1
+        self.forgets_with = 404
+        """The status for a session that it does not know; 400 is that of the reference server."""
+        self.errors: dict[str, int] = {}
+        """The code of the JSON-RPC error that it answers calls with, by tool."""
+        self.results: dict[str, dict[str, Any]] = {}
+        self.listed = {"one": {}, "two": {}}
+        """Further fields of its tools, by name."""
+        self.cursor = ""
+        """What every page of tools names as the next."""
         self.called, self.held = asyncio.Event(), asyncio.Event()
 
     async def answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -130,7 +139,9 @@ class Web:
         self.methods.append(method)
         own = {"mcp-session-id": str(self.session)}
         if method != "initialize" and request.headers.get("mcp-session-id") != own["mcp-session-id"]:
-            return httpx2.Response(404 if "mcp-session-id" in request.headers else 400)
+            unknown = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+            status = self.forgets_with if "mcp-session-id" in request.headers else 400
+            return httpx2.Response(status, json={"jsonrpc": "2.0", "error": unknown, "id": None})
         if "id" not in message:
             return httpx2.Response(202)
         result: dict[str, Any] = {}
@@ -141,16 +152,25 @@ class Web:
                 "serverInfo": {"name": "web", "version": "1"},
             }
         elif method == "tools/list":
-            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("one", "two")]}
+            tools = [
+                {"name": name, "inputSchema": {"type": "object"}, **more}
+                for name, more in self.listed.items()
+            ]
+            result = {"tools": tools, **({"nextCursor": self.cursor} if self.cursor else {})}
         elif method == "tools/call":
             self.calls.append(params["name"])
             self.headers.append(request.headers)
             self.called.set()
             if params["name"] in self.failing:
                 return httpx2.Response(self.failing[params["name"]], text="oh")
+            if params["name"] in self.errors:
+                refused = {"code": self.errors[params["name"]], "message": "the quota is used up"}
+                return httpx2.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": refused})
             if params["name"] == "two":
                 await self.held.wait()
-            result = {"content": [{"type": "text", "text": params["name"]}]}
+            result = {"content": [{"type": "text", "text": params["name"]}]} | self.results.get(
+                params["name"], {}
+            )
         body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         return httpx2.Response(200, json=body, headers=own if method == "initialize" else {})
 
@@ -185,11 +205,58 @@ async def test_one_call_that_fails_over_http_takes_no_other_along(tmp_path: Path
         assert web.calls == ["two", "one", "one"]
 
 
-async def test_a_session_that_the_server_has_forgotten_is_begun_anew(tmp_path: Path, web: Web) -> None:
+@pytest.mark.parametrize("status", [404, 400])
+async def test_a_session_that_the_server_has_forgotten_is_begun_anew(
+    tmp_path: Path, web: Web, status: int
+) -> None:
+    web.forgets_with = status
     async with connected(tmp_path, URL) as server:
         web.session = 2
         assert await call(server, "one") == "one"
         assert web.calls == ["one"]
+
+
+@pytest.mark.parametrize("code", [-32000, session_module.NOT_SENT, -32603])
+async def test_an_error_of_the_server_is_no_lost_connection(tmp_path: Path, web: Web, code: int) -> None:
+    web.errors["one"] = code
+    async with connected(tmp_path, URL) as server:
+        with pytest.raises(McpToolError, match="the quota is used up"):
+            await call(server, "one")
+        assert web.calls == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({}, "one"),
+        ({"structuredContent": {"n": "seven"}}, "one"),
+        ({"structuredContent": {"n": "seven"}, "content": []}, '{"n": "seven"}'),
+    ],
+)
+async def test_a_result_of_another_form_than_declared_is_given_as_text(
+    tmp_path: Path, web: Web, result: dict[str, Any], told: str
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    web.listed["one"] = {"outputSchema": schema}
+    web.results["one"] = result
+    async with connected(tmp_path, URL) as server:
+        first, note = (await call(server, "one")).split("\n", 1)
+    assert first == told
+    assert "one" in note
+    assert web.calls == ["one"]
+
+
+async def test_a_list_whose_cursor_does_not_advance_ends(tmp_path: Path, web: Web) -> None:
+    web.cursor = "same"
+    async with connected(tmp_path, URL) as server:
+        assert [tool.name for tool in server.tools] == ["one", "two"]
+    assert web.methods.count("tools/list") == 2
+
+
+async def test_a_byte_that_is_not_utf_8_is_no_end_of_the_connection(tmp_path: Path) -> None:
+    entry = {"command": sys.executable, "args": [OLD_SERVER], "env": {"FOLDER": str(tmp_path)}}
+    async with connected(tmp_path, entry) as server:
+        assert await asyncio.wait_for(call(server, "garbled"), patience()) == "a \ufffd b"
 
 
 @pytest.mark.parametrize("nobody", [httpx2.ConnectError("nobody is there"), httpx2.Response(503)], ids=str)

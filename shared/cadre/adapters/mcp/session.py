@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -85,6 +87,9 @@ log = logging.getLogger("cadre.mcp")
 
 NOT_SENT = -32097
 """Code of an error made here: the request never reached the server."""
+_LOST = (NOT_SENT, mcp_types.CONNECTION_CLOSED)
+_MADE_HERE = secrets.token_hex(8)
+"""Marks errors with these codes that are made here: servers have their own errors with the same codes."""
 
 _CONNECT_SECONDS = 120.0
 """For a server to answer for the first time: some are downloaded then."""
@@ -133,25 +138,43 @@ class McpSession:
         self._client = client
         self.lost = lost
         self.changed = changed
+        self._check = client.session.validate_tool_result
+        # The package would throw away the result of a call that was made, where it does not fit.
+        client.session.validate_tool_result = self._take_result  # type: ignore[method-assign]
 
     @property
     def version(self) -> str:
         """The version of the protocol that was agreed on."""
         return self._client.protocol_version
 
+    async def _take_result(self, tool: str, result: CallToolResult) -> None:
+        """Take a result that does not fit the schema of its tool as text, with a note that says so."""
+        try:
+            await self._check(tool, result)
+        except RuntimeError as error:
+            texts = [str(error).partition("\n")[0]]
+            if result.structured_content is not None and not any(
+                one.type == "text" for one in result.content
+            ):
+                texts.insert(0, json.dumps(result.structured_content, ensure_ascii=False))
+            result.structured_content = None
+            result.content += [mcp_types.TextContent(type="text", text=text) for text in texts]
+
     async def tools(self) -> list[mcp_types.Tool]:
-        """All tools of the server. Raises SessionLost, Refused, TimeoutError."""
-        found: list[mcp_types.Tool] = []
+        """Return all tools of the server, each once. Raise SessionLost, Refused, TimeoutError."""
+        found: dict[str, mcp_types.Tool] = {}
         cursor: str | None = None
+        seen = set[str | None]()
         async with asyncio.timeout(_LISTING_SECONDS):
             for _ in range(_MAX_PAGES):
                 with self._errors():
                     page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
-                found += page.tools
+                found |= {tool.name: tool for tool in page.tools}
+                seen.add(cursor)
                 cursor = page.next_cursor
-                if cursor is None:
+                if cursor is None or cursor in seen:
                     break
-        return found
+        return list(found.values())
 
     async def call(
         self,
@@ -235,7 +258,7 @@ class McpSession:
         try:
             yield
         except MCPError as error:
-            if error.code not in (NOT_SENT, mcp_types.CONNECTION_CLOSED):
+            if error.code not in _LOST:
                 raise Refused(error.message) from error
             # Over HTTP it may have been this one request: the tools are listed anew, which tells.
             self.changed.set()
@@ -338,7 +361,13 @@ async def _refuse_in_call(
 def _process(endpoint: Endpoint, tie: Sequence[str]) -> StdioServerParameters:
     environment = get_default_environment() | endpoint.env
     command = [*tie, *endpoint.command]
-    return StdioServerParameters(command=command[0], args=command[1:], env=environment, cwd=endpoint.folder)
+    return StdioServerParameters(
+        command=command[0],
+        args=command[1:],
+        env=environment,
+        cwd=endpoint.folder,
+        encoding_error_handler="replace",  # one wrong byte would end the reading, and every call wait in vain
+    )
 
 
 # --- HTTP
@@ -370,6 +399,10 @@ class _HttpClient(httpx2.AsyncClient):
             return _failed(request, mcp_types.CONNECTION_CLOSED, text)
         self.missed_probe |= is_probe and response.status_code in _AWAY
         is_json = response.headers.get("content-type", "").lower().startswith("application/json")
+        if response.status_code == 400 and is_json and _SESSION_HEADER in request.headers:
+            await response.aread()
+            if _names_no_request(response):
+                return _failed(request, NOT_SENT, "the server does not take messages of the session any more")
         if response.status_code < 400 or (is_json and response.status_code != 404):
             return response
         if response.status_code == 404 and _SESSION_HEADER not in request.headers:
@@ -382,13 +415,23 @@ class _HttpClient(httpx2.AsyncClient):
         return _failed(request, mcp_types.CONNECTION_CLOSED if is_lost else mcp_types.INTERNAL_ERROR, text)
 
 
+def _names_no_request(response: httpx2.Response) -> bool:
+    """Return whether a JSON-RPC error is about no request: the server has not looked at the one that was sent."""
+    try:
+        told = response.json()
+    except ValueError:
+        return False
+    return isinstance(told, dict) and "error" in told and told.get("id") is None
+
+
 def _is_protocols(header: str) -> bool:
     """Return whether the header says something of one request, so that another one has its own."""
     return header in ("accept", "host", "connection") or header.startswith(("content-", "mcp-"))
 
 
 def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
-    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message.strip()}}
+    about = {"code": code, "message": message.strip(), "data": _MADE_HERE}
+    error = {"jsonrpc": "2.0", "id": None, "error": about}
     return httpx2.Response(502, json=error, request=request)
 
 
@@ -525,6 +568,10 @@ class WatchedStream:
             self._ended()
             raise
         self._came(item)
+        message = getattr(item, "message", None)
+        error = message.error if isinstance(message, mcp_types.JSONRPCError) else None
+        if error is not None and error.code in _LOST and error.data != _MADE_HERE:
+            error.code = mcp_types.INTERNAL_ERROR
         return item
 
     async def __aenter__(self) -> WatchedStream:
