@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.delivery.codec import on_one_line
 from cadre_scripted_model import MODEL_ID, NOT_AN_AI
 from cadre_scripted_model.request import CallReply, ErrorReply, Reply, RequestView, rough_tokens
 
@@ -113,7 +114,7 @@ def _head(completion: Completion, kind: str) -> dict[str, Any]:
 
 
 def _event(data: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+    return on_one_line(b"data: " + msgspec.json.encode(data) + b"\n\n")
 
 
 def slices(text: str, size: int) -> Iterator[str]:

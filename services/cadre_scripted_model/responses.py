@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.delivery.codec import on_one_line
 from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.replies import Completion, slices
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
@@ -209,7 +210,7 @@ class ResponseEvents:
     def _event(self, kind: str, /, **fields: Any) -> bytes:
         data = {"type": kind, "sequence_number": self._next, **fields}
         self._next += 1
-        return f"event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+        return on_one_line(f"event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n")
 
 
 def _begun(completion: Completion, view: RequestView) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -258,6 +260,54 @@ async def test_a_call_that_is_given_up_cancels_its_run(gateway: Gateway, mode: s
         return bool((await asyncio.to_thread(gateway.run, run))["state"] == "cancelled")
 
     await until(cancelled)
+
+
+@pytest.mark.parametrize("at", ["the same gateway", "another gateway"])
+async def test_a_client_of_2025_gives_a_call_up_by_a_notification(
+    gateway: Gateway, stack: Stack, at: str
+) -> None:
+    """As its official clients do, by default after 60 seconds: the request itself stays open."""
+    task = f"wait for a word that is never said (to {at})"
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    async with httpx2.AsyncClient(timeout=patience()) as http:
+
+        async def post(service: Service, message: dict[str, Any], **headers: str) -> httpx2.Response:
+            usual = {"accept": "application/json, text/event-stream", **headers}
+            return await http.post(f"{service.url}/mcp", json={"jsonrpc": "2.0", **message}, headers=usual)
+
+        begun = await post(gateway.service, {"id": 0, "method": "initialize", "params": begin})
+        session = {"mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
+        params = {"name": "clerk", "arguments": {"task": task}}
+        call = asyncio.create_task(
+            post(gateway.service, {"id": 1, "method": "tools/call", "params": params}, **session)
+        )
+        run = await running(gateway, task)
+        service = gateway.service if at == "the same gateway" else stack.services["replica"]
+        ended = {"method": "notifications/cancelled", "params": {"requestId": 1, "reason": "timeout"}}
+        other = {**session, "mcp-session-id": "0" * 32}
+        assert (await post(service, ended, **other)).status_code == 202
+        assert gateway.run(run)["state"] != "cancelled", "the request of another session"
+        assert (await post(service, ended, **session)).status_code == 202
+        await call
+    assert gateway.run(run)["state"] == "cancelled"
+
+
+def test_a_message_without_accept_is_answered_and_an_unknown_cursor_is_refused(gateway: Gateway) -> None:
+    def listed(params: dict[str, Any]) -> dict[str, Any]:
+        wanted = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params})
+        url = urlsplit(gateway.service.url)
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=patience())
+        headers = {"content-type": "application/json", "mcp-protocol-version": "2025-06-18"}
+        with contextlib.closing(connection):
+            connection.request("POST", "/mcp", wanted, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        assert answer.status == 200, text
+        found: dict[str, Any] = json.loads(text.partition("data: ")[2] or text)
+        return found
+
+    assert listed({})["result"]["tools"]
+    assert listed({"cursor": "made-up"})["error"]["code"] == -32602
 
 
 async def test_a_call_with_a_key_goes_on_and_is_found_at_another_gateway(

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cadre.api.runs import State
-from cadre.delivery.codec import encode
+from cadre.delivery.codec import encode, on_one_line
 from cadre.journal import entry as journal
 from cadre.journal.parts import JournalEvent
 from cadre.journal.unions import whole
@@ -83,7 +83,7 @@ class EventStream(StreamingResponse):
 
     def __init__(self, source: AsyncGenerator[bytes]) -> None:
         super().__init__(
-            source,
+            (on_one_line(frame) async for frame in source),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
         )

@@ -82,6 +82,17 @@ _NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
 _head_decoder = msgspec.json.Decoder(Head)
 
 
+_LINE_ENDS = {end.encode(): f"\\u{ord(end):04x}".encode() for end in "\x85\u2028\u2029"}
+
+
+def on_one_line(frame: bytes) -> bytes:
+    """Return a frame of an event stream with the characters escaped that some readers take for the end of a line. In
+    valid JSON, they can only be part of a string."""
+    for end, escaped in _LINE_ENDS.items():
+        frame = frame.replace(end, escaped)
+    return frame
+
+
 def encode(message: Any) -> bytes:
     """The bytes of a message or entry, as JSON."""
     return encoded(message) if type(message) is Entry else _encoder.encode(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from mcp_types import (
     InputResponses,
 )
 
+from cadre.adapters.nats.sessions import SessionTurn
 from cadre.journal.events import ApprovalRequested
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import caller_of
@@ -28,6 +30,11 @@ from cadre_gateway.doors.sender import RunService
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.parameters import utf8
 from cadre_gateway.requests.problems import Problem, invalid
+
+SESSION = "mcp-session-id"
+"""The header by which a client of 2025 names its session: it tells its requests from those of others, and nothing is
+kept of it."""
+_CALLS, _KEPT_SECONDS = "mcp", 86_400
 
 
 def may_be_asked(context: Context) -> bool:
@@ -146,6 +153,38 @@ def request_of(context: Context) -> Request:
     return request
 
 
+class Cancellations:
+    """Ends the runs of calls that clients of 2025 give up by a notification, at whatever gateway that arrives."""
+
+    def __init__(self, runs: RunService) -> None:
+        self._runs = runs
+
+    async def note(self, request: Request, message: Any, run: str) -> None:
+        """Keep for a while which run the call began. Raise RetryableError."""
+        if (name := _call_name(request, message)) is None:
+            return
+        _, fence = await self._runs.turns.read(_CALLS, name, None)
+        begun = SessionTurn(run=run, at=self._runs.clock.now())
+        await self._runs.turns.record(_CALLS, name, None, begun, fence, seconds=_KEPT_SECONDS)
+
+    async def end(self, request: Request, message: Any) -> None:
+        """Cancel the run that the call began, if that is known. Raise Problem, RetryableError."""
+        if (name := _call_name(request, message)) is None:
+            return
+        begun, _ = await self._runs.turns.read(_CALLS, name, None)
+        if begun is not None and await self._runs.reach.has(caller_of(request), "run", begun.run):
+            await self._runs.run_end.cancel(begun.run, "its caller gave it up")
+
+
+def _call_name(request: Request, message: Any) -> str | None:
+    """Return what names a request of a session of this caller; None for a client that has no session."""
+    session = request.headers.get(SESSION)
+    if not session or not isinstance(message, str | int):
+        return None
+    told = f"{caller_of(request).owner}\n{session}\n{message!r}"
+    return f"call-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+
+
 def takes_tasks(context: Context) -> bool:
     """Return whether the client has said with this message that it knows tasks."""
     told = context.session.client_capabilities
@@ -165,14 +204,16 @@ async def follow(
     """Return the run's progress once the run has ended or waits for a person, which may be at once. Report progress
     even for a run that ended before. Calls that were `decided` are not waited for, however late their run learns of
     the decision. Raise a problem."""
-    known = await answers.so_far(Place(run))
-    if known.held.keys() - decided:
-        return known
-    # What waited before was decided: the next pause counts.
-    progress, told = Progress(run, known.pauses[-1].seq if known.pauses else 0), 0
-    async with contextlib.aclosing(answers.follow(progress)) as news:
-        async for one in news:
-            for line in one.lines:
-                told += 1
-                await context.session.report_progress(told, None, line)
-    return progress
+    while True:
+        known = await answers.so_far(Place(run))
+        if known.held.keys() - decided:
+            return known
+        # What waited before was decided: the next pause counts.
+        progress, told = Progress(run, known.pauses[-1].seq if known.pauses else 0), 0
+        async with contextlib.aclosing(answers.follow(progress)) as news:
+            async for one in news:
+                for line in one.lines:
+                    told += 1
+                    await context.session.report_progress(told, None, line)
+        if progress.end is not None or progress.held.keys() - decided:
+            return progress

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, NoReturn
 
@@ -33,12 +34,13 @@ from starlette.types import Message, Receive, Scope, Send
 
 from cadre import __version__
 from cadre.api.runs import RunSummary
+from cadre.delivery.codec import on_one_line
 from cadre.settings import read
 from cadre_gateway.access.audit import leave_out, note
 from cadre_gateway.access.principal import Right, caller_of
 from cadre_gateway.doors.answers import count_request
 from cadre_gateway.doors.mcp import tools
-from cadre_gateway.doors.mcp.client import EXTENSION, Context, request_of
+from cadre_gateway.doors.mcp.client import EXTENSION, SESSION, Cancellations, Context, request_of
 from cadre_gateway.doors.mcp.tasks import Listening, McpTaskParams, Tasks, UpdateParams, created
 from cadre_gateway.doors.mcp.tools import RECORDED, AgentTools, RunTools, problem_result
 from cadre_gateway.doors.sender import RunService
@@ -63,14 +65,22 @@ def router(runs: RunService) -> APIRouter:
     """The route of the door. The protocol describes itself, so the gateway's own description leaves it out."""
     routes = APIRouter(route_class=_McpRoute, include_in_schema=False)
     server = server_of(Tools(runs, read(McpSettings, "CADRE_MCP_")))
+    cancelled = Cancellations(runs)
 
     @routes.api_route(_PATH, methods=["GET", "POST", "DELETE"])
     async def exchange(request: Request) -> Response:
         if request.method != "POST":
             raise Problem(405, "method-not-allowed", "there are no sessions here: POST each message")
         data = await body.read(request)
-        _note_for_audit(request, data)
-        return _Exchange(server, data)
+        message = _note_for_audit(request, data)
+        if not request.headers.get("accept"):
+            accepts = (b"accept", b"application/json, text/event-stream")
+            request.scope["headers"] = [*request.scope["headers"], accepts]
+        if message.get("method") == "notifications/cancelled":
+            params = message.get("params")
+            await cancelled.end(request, params.get("requestId") if isinstance(params, dict) else None)
+        begins = message.get("method") == "initialize"
+        return _Exchange(server, data, secrets.token_hex(16) if begins else "")
 
     return routes
 
@@ -78,9 +88,11 @@ def router(runs: RunService) -> APIRouter:
 class _Exchange(Response):
     """One message and its answer, spoken by the package in the era that the message names."""
 
-    def __init__(self, server: Server[Any], data: bytes) -> None:
+    def __init__(self, server: Server[Any], data: bytes, session: str = "") -> None:
+        """`session` names a session to a client that begins one."""
         super().__init__()
         self._server, self._data = server, data
+        self._session = session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers; without a session nothing outlives the exchange."""
@@ -96,6 +108,10 @@ class _Exchange(Response):
         request = Request(scope)
 
         async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": on_one_line(message.get("body", b""))}
+            if message["type"] == "http.response.start" and self._session:
+                message["headers"] = [*message["headers"], (SESSION.encode(), self._session.encode())]
             if message["type"] == "http.response.start" and message["status"] >= _CLIENT_ERROR:
                 known = getattr(request.state, "problem", None)
                 # Unless one of ours is known, the protocol's own code has refused it.
@@ -143,8 +159,9 @@ def _count(request: Request) -> None:
     count_request(request, "mcp", _PATH, getattr(request.state, "problem", None))
 
 
-def _note_for_audit(request: Request, data: bytes) -> None:
-    """Has calls that steer runs written down; who started one stands in its journal."""
+def _note_for_audit(request: Request, data: bytes) -> dict[str, Any]:
+    """Record calls that steer runs in the audit trail, and return the message; who started a run stands in its
+    journal."""
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):
@@ -164,6 +181,7 @@ def _note_for_audit(request: Request, data: bytes) -> None:
         note(request, tool=params["name"], **told)
     else:
         leave_out(request)
+    return message if isinstance(message, dict) else {}
 
 
 class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,8 +201,10 @@ class Tools:
         self.listening = Listening(runs, self._agents, self.tasks)
         self._runs = RunTools(runs, offers_decide=offers_decide)
 
-    async def list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        """The tools that the caller may use."""
+    async def list(self, context: Context, asked: PaginatedRequestParams | None) -> ListToolsResult:
+        """Return the tools that the caller may use, all on one page. Raise MCPError for a cursor: none is given out."""
+        if asked is not None and asked.cursor is not None:
+            raise MCPError(INVALID_PARAMS, f"cursor {asked.cursor!r} is unknown: ask without one")
         caller = caller_of(request_of(context))
         own: list[Tool] = [one.tool for name, one in tools.TOOLS.items() if self._runs.offers(caller, name)]
         agents = await self._agents.list(caller) if caller.may(tools.RIGHT) else []

@@ -30,6 +30,7 @@ from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.access.reach import Kind
 from cadre_gateway.doors.following import Answers, check_success
 from cadre_gateway.doors.mcp.client import (
+    Cancellations,
     Context,
     Heard,
     ask,
@@ -87,6 +88,7 @@ class AgentTools:
         """`offers_decide`: whether approvers' models may have the tool cadre_decide."""
         self._runs, self._offers_decide = runs, offers_decide
         self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
+        self._cancellations = Cancellations(runs)
 
     async def list(self, caller: Principal) -> list[Tool]:
         """The live agents that the caller may start."""
@@ -127,6 +129,8 @@ class AgentTools:
         if (traceparent := _text(meta.get("traceparent"))) is not None:
             sender = replace(sender, traceparent=traceparent)
         try:
+            if own is None:
+                await self._cancellations.note(request, context.request_id, run)
             await begin_run(self._runs, sender, wanted, key)
         except anyio.get_cancelled_exc_class():
             if own is None and not self._runs.feeds.draining:
