@@ -46,7 +46,7 @@ const tools = [
   },
 ];
 const pending = await turn(guest, "weather in Oslo", { tools });
-told.pending = last(pending).outcome.pendingToolCallIds.length;
+told.pending = last(pending).outcome;
 const call = pending.find((event) => event.type === "TOOL_CALL_START");
 guest.addMessage({ id: "t1", role: "tool", toolCallId: call.toolCallId, content: "3 degrees" });
 told.weather = last(await turn(guest, null, { tools })).result;

@@ -41,7 +41,7 @@ def test_the_stock_client_of_ag_ui(gateway: Gateway, tmp_path: Path) -> None:
         "recalled": "You are Iris.",
         "messages": ["user", "assistant", "user", "assistant"],
         "asked": {"tool": "refund", "amount": 500, "within": True},
-        "pending": 1,
+        "pending": {"type": "success"},
         "weather": "It is 3 degrees.",
         "pieces": True,
         "stories": [

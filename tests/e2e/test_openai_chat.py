@@ -255,6 +255,144 @@ def test_the_caller_answers_its_own_functions(openai_client: OpenAI, is_streamed
     assert answer.choices[0].message.content == "It is 3 degrees and 21 degrees."
 
 
+FORM: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {"name": "Person", "parameters": Person.model_json_schema()},
+}
+
+
+@pytest.mark.parametrize("task", ["extract Ann", "extract stubbornly"])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "Person"}}])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_call_that_was_asked_for_ends_the_run(
+    openai_client: OpenAI, gateway: Gateway, task: str, choice: Any, is_streamed: bool
+) -> None:
+    wanted: dict[str, Any] = {"model": "host", "messages": said(task), "tools": [FORM], "tool_choice": choice}
+    if is_streamed:
+        with openai_client.chat.completions.stream(**wanted) as stream:
+            found = stream.get_final_completion()
+    else:
+        found = openai_client.chat.completions.create(**wanted)
+    (call,) = found.choices[0].message.tool_calls or []
+    assert json.loads(call.function.arguments) == {"name": "Ann", "age": 41}
+    assert found.choices[0].finish_reason == "tool_calls"
+    run = gateway.run(found.id.removeprefix("chatcmpl-"))
+    assert run["state"] == "success"
+    chat: list[Any] = [*said(task), found.choices[0].message.to_dict()]
+    chat += [{"role": "tool", "tool_call_id": call.id, "content": "noted"}, *said("Good day")]
+    later = openai_client.chat.completions.create(model="host", messages=chat)
+    assert later.id.removeprefix("chatcmpl-") != run["id"], "that one has ended"
+
+
+def test_a_function_of_the_caller_is_no_approval(openai_client: OpenAI, gateway: Gateway) -> None:
+    found = openai_client.chat.completions.create(model="host", messages=said("extract Ann"), tools=[FORM])
+    (call,) = found.choices[0].message.tool_calls or []
+    run = gateway.run(found.id.removeprefix("chatcmpl-"))
+    assert (run["state"], run["waiting_for"], run["approvals"]) == ("waiting", "caller", 0)
+    listed = gateway.request("GET", "/v1/approvals").json()["approvals"]
+    assert call.id not in [one["call"] for one in listed]
+    asked = gateway.request("GET", f"/v1/approvals/{call.id}").json()
+    assert asked["kind"] == "function"
+    assert asked["expires_at"] - asked["requested_at"] == pytest.approx(86_400)
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools"),
+    [
+        ("required", []),
+        ("sometimes", [FORM]),
+        ({"type": "function", "function": {"name": "nobody"}}, [FORM]),
+    ],
+)
+def test_a_choice_that_cannot_be_made_is_refused(openai_client: OpenAI, choice: Any, tools: Any) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        openai_client.chat.completions.create(
+            model="host", messages=said("extract Ann"), tools=tools, tool_choice=choice
+        )
+    assert refused.value.param == "tool_choice"
+
+
+TRANSFER: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {"name": "transfer_to_clerk", "parameters": {"type": "object", "properties": {}}},
+}
+TRANSFERRED = "handed over by host"
+
+
+def transferring(call: str) -> list[Any]:
+    function = {"name": "transfer_to_clerk", "arguments": "{}"}
+    return [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": call, "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": call, "content": TRANSFERRED},
+    ]
+
+
+@pytest.mark.parametrize("has_user", [True, False])
+def test_a_handoff_is_answered_by_the_agent_that_is_named(
+    openai_client: OpenAI, gateway: Gateway, has_user: bool
+) -> None:
+    chat: list[Any] = said("hand over, please")
+    asked = openai_client.chat.completions.create(model="host", messages=chat, tools=[TRANSFER])
+    (call,) = asked.choices[0].message.tool_calls or []
+    chat = [*(chat if has_user else []), *transferring(call.id)]
+    answer = openai_client.chat.completions.with_raw_response.create(model="clerk", messages=chat)
+    assert gateway.run(answer.headers["X-Cadre-Run"])["agent"] == "clerk"
+    told = answer.parse().choices[0].message.content
+    assert told == (f"The clerk has read: {TRANSFERRED}." if has_user else told)
+    with pytest.raises(openai.NotFoundError, match="nobody"):
+        openai_client.chat.completions.create(model="nobody", messages=chat)
+
+
+@pytest.mark.parametrize("call", ["call_1", f"{'0' * 32}_1_0"])
+@pytest.mark.parametrize("has_user", [True, False])
+def test_a_call_that_another_model_has_made_is_part_of_the_conversation(
+    openai_client: OpenAI, gateway: Gateway, call: str, has_user: bool
+) -> None:
+    chat = [*(said("hand over, please") if has_user else []), *transferring(call)]
+    answer = openai_client.chat.completions.with_raw_response.create(model="clerk", messages=chat)
+    (newest,) = runs_of(gateway, agent="clerk", limit="1")
+    assert answer.headers["X-Cadre-Run"] == newest["id"]
+    assert TRANSFERRED in json.dumps(gateway.run(newest["id"], full="true")["memory"])
+
+
+@pytest.mark.parametrize("order", ["word first", "result first", "at once"])
+def test_a_person_and_the_caller_are_asked_in_one_answer(
+    openai_client: OpenAI, books: Path, order: str
+) -> None:
+    chat: list[Any] = said(f"refund {books} and weather")
+
+    def turn(*more: Any) -> Choice:
+        chat.extend(more)
+        found = openai_client.chat.completions.create(model="clerk", messages=chat, tools=[WEATHER]).choices[
+            0
+        ]
+        chat.append(found.message.to_dict())
+        return found
+
+    asked = turn()
+    (call,) = asked.message.tool_calls or []
+    assert "refund" in (asked.message.content or "")
+    assert asked.finish_reason == "tool_calls"
+    word, result = *said("approve"), {"role": "tool", "tool_call_id": call.id, "content": "3 degrees"}
+    if order == "word first":
+        again = turn(word)
+        assert [one.id for one in again.message.tool_calls or []] == [call.id]
+        answer = turn(result)
+    elif order == "result first":
+        question = turn(result)
+        assert question.finish_reason == "stop"
+        assert "refund" in (question.message.content or "")
+        answer = turn(word)
+    else:
+        answer = turn(result, word)
+    assert answer.message.content == "refunded 900, 3 degrees"
+    assert done(books) == ["refund 900"]
+
+
 # --- sent again, hung up, broken
 
 

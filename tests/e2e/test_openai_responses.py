@@ -285,6 +285,60 @@ def test_the_result_of_a_function_allows_no_call(client: OpenAI, gateway: Gatewa
     assert gateway.run(asked.id.removeprefix("resp_"))["state"] == "waiting"
 
 
+@pytest.mark.parametrize("order", ["word first", "result first", "at once"])
+def test_a_person_and_the_caller_are_asked_in_one_response(client: OpenAI, books: Path, order: str) -> None:
+    asked = client.responses.create(model="clerk", input=f"refund {books} and weather", tools=[WEATHER])
+    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+    (call,) = calls_in(asked)
+    word: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "3 degrees"}
+    turns = {
+        "word first": [[word], [result]],
+        "result first": [[result], [word]],
+        "at once": [[word, result]],
+    }
+    previous, found = asked, [asked]
+    for turn in turns[order]:
+        answer = client.responses.create(model="clerk", previous_response_id=previous.id, input=turn)
+        again = client.responses.create(model="clerk", previous_response_id=previous.id, input=turn)
+        assert (again.id, answer.previous_response_id) == (answer.id, previous.id)
+        previous = answer
+        found.append(answer)
+    assert found[-1].output_text == "refunded 900, 3 degrees"
+    assert done(books) == ["refund 900"]
+    if order != "at once":
+        (left,) = [item for item in found[1].output if item.type != "reasoning"]
+        assert left.type == ("function_call" if order == "word first" else "mcp_approval_request")
+    assert [client.responses.retrieve(one.id) for one in found] == found, "each stays what it was"
+
+
+@pytest.mark.parametrize("by", ["history", "previous response"])
+def test_a_handoff_is_answered_by_the_agent_that_is_named(client: OpenAI, gateway: Gateway, by: str) -> None:
+    transfer: FunctionToolParam = {
+        "type": "function",
+        "name": "transfer_to_clerk",
+        "parameters": {"type": "object", "properties": {}},
+        "strict": False,
+    }
+    chat: ResponseInputParam = [{"role": "user", "content": "hand over, please"}]
+    asked = client.responses.create(model="host", input=chat, tools=[transfer])
+    (call,) = calls_in(asked)
+    given: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "handed over by host"}
+    if by == "history":
+        chat += [item.to_dict() for item in asked.output]  # type: ignore[misc]
+        chat.append(given)
+        answer = client.responses.create(model="clerk", input=chat)
+    else:
+        answer = client.responses.create(model="clerk", input=[given], previous_response_id=asked.id)
+    assert answer.model == "clerk"
+    run = gateway.run(answer.id.removeprefix("resp_"), full="true")
+    assert run["agent"] == "clerk"
+    for piece in ("hand over, please", call.call_id, "handed over by host"):
+        assert piece in json.dumps(run["memory"]), piece
+    with pytest.raises(openai.NotFoundError, match="nobody"):
+        client.responses.create(model="nobody", input=[given], previous_response_id=asked.id)
+
+
 def test_a_killed_gateway_loses_no_event_and_begins_nothing_twice(
     client: OpenAI, gateway: Gateway, stack: Stack, books: Path
 ) -> None:

@@ -125,7 +125,7 @@ class Web:
         self.errors: dict[str, int] = {}
         """The code of the JSON-RPC error that it answers calls with, by tool."""
         self.results: dict[str, dict[str, Any]] = {}
-        self.listed = {"one": {}, "two": {}}
+        self.listed: dict[str, dict[str, Any]] = {"one": {}, "two": {}}
         """Further fields of its tools, by name."""
         self.cursor = ""
         """What every page of tools names as the next."""

@@ -7,6 +7,7 @@ from typing import Any
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.errors import SpecError
 from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.protocol.messages import CallerTerms
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import invalid
@@ -19,11 +20,31 @@ def wants_final_call(described: list[dict[str, Any]]) -> bool:
     return any(_is_final(one) for one in described)
 
 
-def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | None) -> list[ToolCard]:
-    """The functions that an agent with this card is to be offered. Both protocols' forms are read: a function's
-    fields below `function`, or beside `type`. Raises a 422 problem."""
-    if choice == "none":
-        return []
+def terms_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | None) -> CallerTerms:
+    """Return the functions that an agent with this card is to be offered, and whether the caller wants calls of them
+    and nothing else. Both protocols' forms are read. Raise a 422 problem."""
+    tools = tools_of(described, card)
+    chosen: dict[str, Any] = choice if isinstance(choice, dict) else {"type": choice or "auto"}
+    allowed: dict[str, Any] = chosen.get("allowed_tools", chosen)
+    mode = allowed.get("mode") if chosen.get("type") == "allowed_tools" else chosen.get("type")
+    if mode not in ("none", "auto", "required", "function"):
+        raise invalid(f"a tool_choice of {choice!r} cannot be used", field="tool_choice")
+    if mode == "none":
+        return CallerTerms()
+    if chosen.get("type") in ("function", "allowed_tools"):
+        named = {_name_of(one) for one in allowed.get("tools", [chosen])}
+        if unknown := named - {_name_of(one) for one in described}:
+            raise invalid(f"tool_choice names {unknown}, which tools lacks", field="tool_choice")
+        tools = [tool for tool in tools if tool.name in named]
+    elif mode == "required" and not described:
+        raise invalid("a required call needs tools", field="tool_choice")
+    wants_call = bool(tools) and mode != "auto" and not wants_final_call(described)
+    return CallerTerms(tools=tools, ends_with_call=wants_call)
+
+
+def tools_of(described: list[dict[str, Any]], card: AgentCard | None) -> list[ToolCard]:
+    """Return the functions that an agent with this card is to be offered. Both protocols' forms are read: a function's
+    fields below `function`, or beside `type`. Raise a 422 problem."""
     if len(described) > _MAX_TOOLS:
         raise invalid(f"at most {_MAX_TOOLS} tools can be offered", field="tools")
     own = {*(card.tools if card is not None else ()), *(card.team if card is not None else ())}
@@ -41,8 +62,13 @@ def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | Non
 
 
 def _is_final(described: dict[str, Any]) -> bool:
-    function = described.get("function", described)
-    return isinstance(function, dict) and function.get("name") == FINAL_ANSWER
+    return _name_of(described) == FINAL_ANSWER
+
+
+def _name_of(described: Any) -> str:
+    """Return the name of a function, in either form; "" where it has none."""
+    function = described.get("function", described) if isinstance(described, dict) else None
+    return str(function.get("name") or "") if isinstance(function, dict) else ""
 
 
 def _tool_of(described: dict[str, Any], where: str) -> ToolCard:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +22,8 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 _IDLE_SECONDS = 2.0
 _PING_SECONDS = 15.0
+_TAKEN_SECONDS = 10.0
+_NO_PAUSE = sys.maxsize
 
 
 class News(NamedTuple):
@@ -73,6 +77,18 @@ class Answers:
                 if any(stored.seq == place.after for stored in page):
                     return
         raise Problem(404, "unknown-run", f"run {place.run} has no part {place.after}")
+
+    async def place_behind(self, run: str, calls: Collection[str]) -> Place:
+        """Return the place behind the last answer to these calls, once the run has taken in all of them: between two
+        answers of one request it may seem to wait for the second. An agent that is away takes in none: after some
+        seconds the place is that of those that were. Raises as `so_far` does."""
+        progress = Progress(run, _NO_PAUSE)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TAKEN_SECONDS), contextlib.aclosing(self.follow(progress)) as follow:
+                async for _ in follow:
+                    if progress.gone.keys() >= set(calls):
+                        break
+        return progress.place_behind(calls)
 
     @contextlib.asynccontextmanager
     async def pages(self, place: Place) -> AsyncIterator[AsyncIterator[list[Stored]]]:

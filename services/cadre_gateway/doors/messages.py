@@ -23,6 +23,9 @@ class MessageContent(msgspec.Struct):
     """Values beside the text."""
 
 
+_CONTENT = ("role", "text", "images", "files", "data")
+"""Keys of a message that its content fills."""
+
 ARGUMENT = "conversation"
 """The argument by which a run is given the history."""
 TOLD = "cadre.told"
@@ -63,6 +66,14 @@ class ToldHistory:
         self._marks.append(self.mark(role, content, **more))
         self.said.append(entry | ({"after_task": True} if after_task else {}))
 
+    def extend(self, later: ToldHistory) -> None:
+        """Add the messages of another history behind these."""
+        for one in later.said:
+            more = {name: value for name, value in one.items() if name not in _CONTENT}
+            images = [later.images[number - 1] for number in one.get("images", ())]
+            files = {name: later.files[name] for name in one.get("files", ())}
+            self.add(one["role"], MessageContent(one["text"], images, files, one.get("data", [])), **more)
+
     def mark(self, role: str, content: MessageContent, **more: Any) -> str:
         """Return what stands for all messages with this one behind them."""
         before = self._marks[-1] if self._marks else ""
@@ -84,6 +95,16 @@ class ToldHistory:
         """Return the last answer that the client received; "" at the beginning."""
         told = (one["text"] for one in reversed(self.said) if one["role"] == "assistant" and one["text"])
         return next(told, "")
+
+    @property
+    def calls(self) -> set[str]:
+        """Return the ids of all calls in the conversation."""
+        return {call["id"] for one in self.said for call in one.get("calls", ()) if call.get("id")}
+
+    @property
+    def results(self) -> dict[str, str]:
+        """Return the results of functions in the conversation, by call; of two of one call the last one counts."""
+        return {one["call"]: one["text"] for one in self.said if one["role"] == "tool" and one.get("call")}
 
     def ends_with(self, task: Task, progress: Progress) -> bool:
         """Return whether the history ends with what the run of this task has said: it begins with the very words with

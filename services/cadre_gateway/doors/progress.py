@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from cadre.engine.tool_names import FINAL_ANSWER
@@ -76,6 +77,8 @@ class Progress:
         self.held: dict[str, PendingAnswer] = {}
         self.pauses: list[Pause] = []
         self.decided: dict[str, ev.ApprovalDecided] = {}
+        self.gone: dict[str, Place] = {}
+        """The places of calls that ceased to wait: before the entry that says so, where the answer to it begins."""
         self.messages: list[tuple[int, str]] = []
         """What people have said to the root run, each behind the sequence before it."""
         self.end: ev.RunFinished | None = None
@@ -85,8 +88,10 @@ class Progress:
         """How many calls of the root run's model behind `after` have written an answer, or may have before they were
         lost: of one alone all that was told live is part of its answer."""
         self._story = Story(tree_of(run), rows=True)
-        self._open: set[str] = set()
-        """The calls of the root run that have no result yet."""
+        self._open: dict[str, set[str]] = {}
+        """The calls without a result, by the id of their run. The run of a member has the id of its call."""
+        self._changed: set[str] = set()
+        """The calls that began or ceased to wait since the last pause."""
 
     @property
     def pause(self) -> Pause | None:
@@ -103,14 +108,14 @@ class Progress:
         """Whether nothing more is to be told: the run has paused behind `after`, or has ended."""
         return self.pause is not None or self.end is not None
 
-    def place_behind(self, calls: set[str]) -> int:
-        """The sequence of the first pause at which all these calls had been told; 0 without."""
-        told: set[str] = set()
-        for pause in self.pauses:
-            told |= pause.held.keys()
-            if calls <= told:
-                return pause.seq
-        return 0
+    def place_behind(self, calls: Iterable[str]) -> Place:
+        """Return the place at which the answer to the last word on these calls begins."""
+        return max((self.gone[call] for call in calls if call in self.gone), default=Place(self.run))
+
+    @property
+    def before(self) -> Pause | None:
+        """Return the last pause up to `after`, which the caller has answered."""
+        return next((pause for pause in reversed(self.pauses) if pause.seq <= self.after), None)
 
     def take(self, stored: Stored) -> list[str]:
         """Take in the next entry; returns what it tells, as lines."""
@@ -119,7 +124,9 @@ class Progress:
         update = self._story.take(seq, entry)
         if update is NOTHING:
             return []
-        self._note_calls(update, entry)
+        if entry.run == self.run and self.task is not None and self.task.terms.ends_with_call:
+            self._note_last_calls(entry)
+        self._note_calls(update, entry, before)
         for event in entry.events:
             if entry.run == self.run:
                 self._note_root(event, before)
@@ -144,36 +151,55 @@ class Progress:
             case _:
                 pass
 
-    def _note_calls(self, update: Update, entry: Entry) -> None:
+    def _note_calls(self, update: Update, entry: Entry, before: int) -> None:
         for call in update.gone:
             self.held.pop(call.call, None)
+            self.gone[call.call] = Place(self.run, before)
+            self._changed.add(call.call)
         for event in entry.events:
             if type(event) is ev.ApprovalDecided:
                 self.decided[event.call] = event
             elif type(event) is ev.ApprovalRequested and any(one.call == event.call for one in update.held):
-                is_callers = entry.run == self.run and event.name in self._callers_tools(entry)
-                self.held[event.call] = PendingAnswer(entry.run, event, is_callers)
+                self.held[event.call] = PendingAnswer(entry.run, event, event.kind == "function")
+                self._changed.add(event.call)
         for run in update.ended:
             self.held = {call: one for call, one in self.held.items() if not is_within(one.run, run)}
         for row in update.rows:
-            if row.kind == "call" and row.run == self.run:
+            if row.kind == "call":
                 name = row.key.removeprefix(call_key(""))
-                (self._open.discard if row.ended_at else self._open.add)(name)
+                calls = self._open.setdefault(row.run, set())
+                (calls.discard if row.ended_at else calls.add)(name)
 
-    def _callers_tools(self, entry: Entry) -> set[str]:
-        """Return the names of the tools that the caller of the root run offers."""
-        accepted = (event.task for event in entry.events if type(event) is ev.RunAccepted)
-        task = self.task or next(accepted, None)
-        return {tool.name for tool in task.terms.tools} if task is not None else set()
+    def _note_last_calls(self, entry: Entry) -> None:
+        """Note the calls with which the run ends, because its caller wanted nothing else: a pause that stays."""
+        if not any(type(event) is ev.RunFinished and event.state == "success" for event in entry.events):
+            return
+        asked = [one for one in entry.events if type(one) is ev.ApprovalRequested and one.kind == "function"]
+        held = {call: one for call, one in self.held.items() if one.is_callers}
+        held |= {one.call: PendingAnswer(entry.run, one, True) for one in asked}
+        if held:
+            self.pauses.append(Pause(self.seq, self.at, held))
 
     def _note_pause(self) -> None:
-        told = set().union(*(pause.held for pause in self.pauses)) if self.pauses else set()
-        fresh = [held for call, held in self.held.items() if call not in told]
-        callers = {call for call, held in self.held.items() if held.is_callers}
-        asks_person = any(not held.is_callers for held in fresh)
-        asks_caller = any(held.is_callers for held in fresh) and self._open <= callers
-        if self.end is None and (asks_person or asks_caller):
+        """Note a pause: a person is asked something new, or everything waits for answers from outside, and calls were
+        asked about or answered since the last pause. So each call is reported again until it is answered."""
+        if self.end is not None or not self.held:
+            return
+        fresh = self._changed & self.held.keys()
+        asks_person = any(not self.held[call].is_callers for call in fresh)
+        # The caller answers its functions all at once; their answers come one by one.
+        asked = (
+            {call for call, held in self.pauses[-1].held.items() if held.is_callers} if self.pauses else set()
+        )
+        is_between = bool(asked & self._changed and asked & self.held.keys())
+        if asks_person or (self._changed and not is_between and self._is_idle(self.run)):
             self.pauses.append(Pause(self.seq, self.at, dict(self.held)))
+            self._changed = set()
+
+    def _is_idle(self, run: str) -> bool:
+        """Return whether every open call of the run waits for an answer from outside, or is a member that is idle."""
+        calls = self._open.get(run)
+        return bool(calls) and all(call in self.held or self._is_idle(call) for call in calls or ())
 
 
 def answer_text(output: Any) -> str:

@@ -22,7 +22,7 @@ from cadre.views.story import Story, Update
 from cadre_gateway.index.database.port import Dialect, Row, SqlQuery, Statement, Value
 from cadre_gateway.index.tree_record import Tombstone, TreeRecord
 
-CALL_WAITS, CALL_DECIDED, CALL_GONE = 0, 1, 2
+CALL_WAITS, CALL_DECIDED, CALL_GONE, CALL_OF_CALLER = 0, 1, 2, 3
 """The states of a call's row. A call that is gone keeps its row: one that is deleted could come back."""
 
 BY_THIS_ALONE = ""
@@ -197,7 +197,8 @@ class IndexedTree:
         for key, seq in self.runs.changed_calls.items():
             if (call := pending.get(key)) is not None:
                 body = msgspec.json.encode(call)
-                yield *key, name, seq, CALL_WAITS, call.run, call.agent, call.requested_at, body
+                state = CALL_OF_CALLER if call.kind == "function" else CALL_WAITS
+                yield *key, name, seq, state, call.run, call.agent, call.requested_at, body
             elif (ruled := decided.get(key)) is not None:
                 at, asked, body = ruled.place[0], ruled.asked, msgspec.json.encode(ruled)
                 yield *key, name, seq, CALL_DECIDED, asked.run, asked.agent, at, body
@@ -323,8 +324,9 @@ class TreeRuns:
 
     def _note_calls(self, seq: int, update: Update) -> None:
         changed = [*update.held, *update.gone]
-        if update.decided:
-            known = [*self.decided, *update.decided]
+        # What a program has answered is no decision of a person.
+        if ruled := [one for one in update.decided if one.asked.kind != "function"]:
+            known = [*self.decided, *ruled]
             self.decided = known[-MAX_DECIDED:]
             changed += [one.asked for one in known[:-MAX_DECIDED]]
         self.changed_calls |= {key_of(call): seq for call in changed}

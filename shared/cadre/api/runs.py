@@ -178,7 +178,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     agent: str
     name: str
-    kind: Literal["tool", "member", "question"]
+    kind: Literal["tool", "member", "question", "function"]
     arguments: dict[str, Any]
     cut: bool = False
     """The arguments are longer than this: the call itself has them whole."""

@@ -125,7 +125,7 @@ def happened_in(entry: Entry) -> Iterator[Happened]:
                     "usage": msgspec.to_builtins(event.usage),
                 }
                 yield Happened(f"{entry.run}:finished", "run.finished", entry.run, entry.at, data)
-            case ApprovalRequested():
+            case ApprovalRequested() if event.kind != "function":
                 data = {
                     "run": entry.run,
                     "agent": entry.agent,

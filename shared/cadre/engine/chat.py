@@ -258,10 +258,16 @@ def functions(run: Run) -> list[dict[str, Any]]:
             _function(member.name, told_with_answer(member), call_schema(member.input_schema))
             for member in run.members.values()
         ),
-        _function(
-            FINAL_ANSWER,
-            "Gives the final answer to the task and ends it.",
-            final_answer_parameters(run),
+        *(
+            [
+                _function(
+                    FINAL_ANSWER,
+                    "Gives the final answer to the task and ends it.",
+                    final_answer_parameters(run),
+                )
+            ]
+            if run.task is None or not run.task.terms.ends_with_call
+            else []
         ),
     ]
 

@@ -189,7 +189,7 @@ class Draft:
         """
         if self.is_over:
             return
-        problem = problem_with(self.run, value) or self.unread_problem()
+        problem = self.callers_problem() or problem_with(self.run, value) or self.unread_problem()
         if problem is not None:
             self.turn_down(problem, arguments)
         elif checks := check_calls(self.run, self.step, value, arguments):
@@ -355,6 +355,16 @@ class Draft:
         first = call_id(self.run.id, self.step, 0)
         self.emit(ev.CallRefused(call=first, name=FINAL_ANSWER, arguments=arguments, error=error))
         self.kind.go_on(self)
+
+    def callers_problem(self) -> str | None:
+        """Return why an answer does not count where the caller wants calls of its functions; None if it does."""
+        run = self.run
+        if run.task is None or not run.task.terms.ends_with_call:
+            return None
+        if not self.kind.guided or self.step >= run.max_steps:
+            return None
+        names = ", ".join(tool.name for tool in run.task.terms.tools)
+        return f"An answer is not what was asked for. Call one of these functions: {names}."
 
     def unread_problem(self) -> str | None:
         """Return why an answer does not count yet that was made without knowing of a message; None if it does."""

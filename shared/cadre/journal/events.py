@@ -207,12 +207,13 @@ class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):
 
 
 class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
-    """A call is held back until a person decides, or until `expires_at` (Unix seconds)."""
+    """A call is held back until a person decides, or until `expires_at` (Unix seconds). One of the kind `function` is
+    answered by the program that started the run."""
 
     quoted: ClassVar[tuple[str, ...]] = ("reason",)
     call: str
     name: str
-    kind: Literal["tool", "member", "question"]
+    kind: Literal["tool", "member", "question", "function"]
     arguments: dict[str, Any]
     reason: str
     expires_at: float | None = None

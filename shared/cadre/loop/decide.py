@@ -88,7 +88,24 @@ def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> li
         _decide(draft)
         while draft.settle_closed() or _end_signalled_wait(draft):
             pass
+        _end_with_call(draft)
         return draft.events
+
+
+def _end_with_call(draft: Draft) -> None:
+    """End a run whose caller wants calls of its own functions alone, once nothing else is open."""
+    run = draft.run
+    if (
+        draft.is_over
+        or run.task is None
+        or not run.task.terms.ends_with_call
+        or run.phase is not Phase.ACTING
+    ):
+        return
+    calls = run.open_calls()
+    if calls and all(call.hold is not None and is_callers(run, call.name) for call in calls):
+        made = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
+        draft.stop("success", {"calls": made})
 
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:

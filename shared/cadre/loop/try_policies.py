@@ -151,7 +151,9 @@ class _Trial:
                     if proposal is not None and call in proposal.checks
                     else Wanted(call, name, arguments)
                 )
-            case ev.ApprovalRequested(call=call, name=name, arguments=arguments, kind="tool" | "member"):
+            case ev.ApprovalRequested(call=call, name=name, arguments=arguments, kind=kind) if (
+                kind != "question"
+            ):
                 return None if not arguments and self._is_paused(call) else Wanted(call, name, arguments)
             case ev.DelegateStarted(call=call, member=name, task=task, inputs=inputs):
                 return Wanted(call, name, {"task": task, "additional_args": inputs})

@@ -93,6 +93,8 @@ class CallerTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tools: list[ToolCard] = []
     """Functions that the caller answers: a call of one is held as for approval, and the feedback of the decision is its
     result."""
+    ends_with_call: bool = False
+    """True if the caller wants calls of these functions and no other answer: the run ends with the first of them."""
     output_schema: dict[str, Any] | None = None
     """JSON Schema of the answer, in place of the agent's own."""
     metadata: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Calls that wait for a person, or were decided, as lists show them: kept small, however large their arguments are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,6 +68,11 @@ def call_changes(entry: Entry, pending: dict[str, PendingCall]) -> CallChanges:
     if not added and not gone:
         return NO_CHANGES
     return CallChanges(list(added.values()), list(gone.values()), decided)
+
+
+def persons(calls: Iterable[PendingCall]) -> int:
+    """Return how many of the calls wait for a person, not for the program that started the run."""
+    return sum(call.kind != "function" for call in calls)
 
 
 def decision_of(event: ev.ApprovalDecided, at: float) -> ApprovalDecision:

@@ -12,7 +12,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.parts import JournalEvent
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import parent_of
-from cadre.views.held_calls import NO_CHANGES, DecidedCall, call_changes
+from cadre.views.held_calls import NO_CHANGES, DecidedCall, call_changes, persons
 from cadre.views.rows import Line, Node, Row, Rows, run_key
 from cadre.views.run_summary import apply_event, first_summary, starts_no_run, summary_of_task
 from cadre.views.words import brief, call_text, error_text, number, seconds, too_late, verdict
@@ -121,15 +121,16 @@ class Story:
         above: str | None = run
         while above is not None:
             if (summary := self.summaries.get(above)) is not None:
-                summary.approvals += len(held) - len(gone)
+                summary.approvals += persons(held) - persons(gone)
                 changed.append(above)
             above = parent_of(above)
         return changed
 
     def _update_waiting(self, summary: RunSummary) -> None:
-        if not summary.finished and summary.id in self.pending:
-            summary.state, summary.waiting_for = "waiting", "approval"
-        elif summary.waiting_for == "approval":
+        waiting = () if summary.finished else self.pending.get(summary.id, {}).values()
+        if waiting:
+            summary.state, summary.waiting_for = "waiting", "approval" if persons(waiting) else "caller"
+        elif summary.waiting_for in ("approval", "caller"):
             summary.state, summary.waiting_for = "running", None
 
 
@@ -197,6 +198,8 @@ def _requested(rows: Rows, node: Node, event: ev.ApprovalRequested) -> str:
     if event.kind == "question":
         return f"asks a person: {brief(event.reason, 2 * _MAX)}: cadre approve|reject {event.call}"
     wanted = call_text(event.name, event.arguments, _MAX)
+    if event.kind == "function":
+        return f"waits for its caller to answer {wanted}"
     return f"waits for approval: {wanted} ({brief(event.reason, _MAX)}): cadre approve {event.call}"
 
 

@@ -387,7 +387,7 @@ class Messages:
                 )
             for call, ruling in rulings.items():
                 await self.runs.decisions.decide(call, ruling, sender.traceparent, sender.caller.titles)
-            return Place(progress.run, progress.place_behind(set(rulings)))
+            return await self.answers.place_behind(progress.run, rulings)
         if (place := _said_before(content, progress)) is not None:
             return place
         if progress.questions:

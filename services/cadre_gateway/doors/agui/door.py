@@ -148,54 +148,52 @@ class Turns:
     async def place_of(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
         """Return where the answer to the request is told; the same request, sent again, finds the place that it had
         before."""
-        if wanted.resume:
-            return await self._resume(agent, {one.interrupt_id: one for one in wanted.resume}, sender)
-        results: dict[str, str] = {}
+        rulings = self._resumed(wanted.resume or [], sender)
+        results: dict[str, Ruling] = {}
         for index, message in reversed(list(enumerate(wanted.messages))):
             if message.role != "tool":
                 break
-            results[message.tool_call_id] = content_of(message, f"messages[{index}]").text
-        if results:
-            return await self._answer(agent, results, sender)
+            text = content_of(message, f"messages[{index}]").text
+            results.setdefault(message.tool_call_id, said("approved", sender.name, text))
+        if rulings or results:
+            return await self._decide(agent, rulings, results, sender)
         return await self._begin(agent, wanted, sender)
 
-    async def _resume(self, agent: str, answers: dict[str, Resume], sender: DoorSender) -> Place:
-        if not sender.caller.may("decide"):
+    def _resumed(self, answers: list[Resume], sender: DoorSender) -> dict[str, Ruling]:
+        """Return what a person has said of calls that wait."""
+        if answers and not sender.caller.may("decide"):
             raise Problem(403, "forbidden", "this key may not decide on calls: the role `approver` does")
         rulings = {}
-        for call, answer in answers.items():
+        for answer in answers:
             if answer.status == "cancelled":
-                rulings[call] = said("rejected", sender.name)
+                rulings[answer.interrupt_id] = said("rejected", sender.name)
             else:
                 payload = answer.payload if isinstance(answer.payload, dict) else {}
-                rulings[call] = ruling_of({"verdict": "approved", **payload}, sender.name)
-        return await self._decide(agent, rulings, sender, are_callers=False)
-
-    async def _answer(self, agent: str, results: dict[str, str], sender: DoorSender) -> Place:
-        """Brings the results of the client's own tools."""
-        rulings = {call: said("approved", sender.name, text) for call, text in results.items()}
-        return await self._decide(agent, rulings, sender, are_callers=True)
+                rulings[answer.interrupt_id] = ruling_of({"verdict": "approved", **payload}, sender.name)
+        return rulings
 
     async def _decide(
-        self, agent: str, rulings: dict[str, Ruling], sender: DoorSender, *, are_callers: bool
+        self, agent: str, rulings: dict[str, Ruling], results: dict[str, Ruling], sender: DoorSender
     ) -> Place:
-        for call in rulings:
+        """Bring a person's rulings and the results of the client's own tools to the run that waits for them. Results of
+        the agent's own tools, which clients repeat with theirs, are passed over."""
+        for call in (*rulings, *results):
             await self.runs.reach.check(sender.caller, "call", call)
-        run = tree_of(next(iter(rulings)))
+        run = tree_of(next(iter(rulings or results)))
         progress = await self.answers.so_far(Place(run))
         if progress.task is not None and progress.task.agent != agent:
             raise Problem(404, "unknown-run", f"agent {agent!r} has no run {run!r}")
         told: dict[str, PendingAnswer] = {}
         for pause in progress.pauses:
             told |= pause.held
-        if unknown := [
-            call for call in rulings if call not in told or told[call].is_callers is not are_callers
-        ]:
-            raise invalid(f"run {run} has asked for none of these: {', '.join(unknown)}")
-        for call, ruling in rulings.items():
+        given = {call: one for call, one in results.items() if call in told and told[call].is_callers}
+        unknown = [call for call in rulings if call not in told or told[call].is_callers]
+        if unknown or not (given or rulings):
+            raise invalid(f"run {run} has asked for none of these: {', '.join(unknown or results)}")
+        for call, ruling in (rulings | given).items():
             if call in progress.held:
                 await self.runs.decisions.decide(call, ruling, sender.traceparent, sender.caller.titles)
-        return Place(run, progress.place_behind(set(rulings)))
+        return await self.answers.place_behind(run, rulings | given)
 
     async def _begin(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
         said_last = wanted.messages[-1] if wanted.messages else None
@@ -227,7 +225,7 @@ class Turns:
         card = card_of(self.runs.registry.reachable(), agent)
         described = [{"type": "function", **tool} for tool in wanted.tools or []]
         metadata = {TOLD: history.mark("user", content, name=said_last.name)}
-        terms = CallerTerms(tools=tools_of(described, None, card), metadata=metadata)
+        terms = CallerTerms(tools=tools_of(described, card), metadata=metadata)
         standing = before.standing(content.text)
         return await begin_run(self.runs, sender, request, key, terms, _BESIDE, standing)
 

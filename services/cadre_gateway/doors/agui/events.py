@@ -112,7 +112,6 @@ class ThreadEvents:
 
     def _pause(self, progress: Progress) -> list[Json]:
         asked = {call: held for call, held in progress.held.items() if not held.is_callers}
-        own = [call for call, held in progress.held.items() if held.is_callers]
         rest = [
             {
                 "type": "SUBAGENT_FINISHED",
@@ -125,7 +124,8 @@ class ThreadEvents:
             for run in self._members
         ]
         tokens = {"inputTokens": progress.tokens.input, "outputTokens": progress.tokens.output}
-        outcome: Json = {"type": "success", "pendingToolCallIds": own}
+        # Clients before 1.0 refuse a success that names its pending calls; all find them by their missing results.
+        outcome: Json = {"type": "success"}
         if asked:
             interrupts = [self._interrupt(call, held) for call, held in asked.items()]
             outcome = {"type": "interrupt", "interrupts": interrupts}

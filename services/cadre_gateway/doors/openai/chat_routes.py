@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.deltas import Delta
 from cadre_gateway.doors.answers import json_answer, run_headers
-from cadre_gateway.doors.callers_tools import schema_of, tools_of, wants_final_call
+from cadre_gateway.doors.callers_tools import schema_of, terms_of, wants_final_call
 from cadre_gateway.doors.following import Answers, LiveText, check_success
 from cadre_gateway.doors.messages import MessageContent, ToldHistory
 from cadre_gateway.doors.openai import conversation
@@ -115,11 +115,11 @@ class ChatCompletions:
 def _unrun(answer: object) -> Response:
     if isinstance(answer, list):
 
-        async def frames() -> AsyncIterator[bytes]:
+        async def frames() -> AsyncGenerator[bytes]:
             for frame in answer:
                 yield frame
 
-        return StreamingResponse(frames(), media_type="text/event-stream")
+        return EventStream(frames())
     return json_answer(answer)
 
 
@@ -194,7 +194,7 @@ def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Tur
         user=envelope.user,
         by=envelope.by,
         caller=envelope.caller,
-        tools=tools_of(body.tools or [], body.tool_choice, card),
+        terms=terms_of(body.tools or [], body.tool_choice, card),
         output_schema=schema_of(body.response_format, "response_format"),
         metadata=body.metadata or {},
         key=envelope.key,
@@ -321,7 +321,7 @@ class ChatAnswer:
         if (pause := progress.pause) is not None:
             calls = [_call_object(call, held) for call, held in pause.held.items() if held.is_callers]
             asked = {call: held for call, held in pause.held.items() if not held.is_callers}
-            return self._question(pause, asked), calls if not asked else [], "stop" if asked else "tool_calls"
+            return self._question(pause, asked), calls, "tool_calls" if calls else "stop"
         check_success(progress)
         assert progress.end is not None
         if self._as_call:

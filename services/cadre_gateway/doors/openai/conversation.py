@@ -8,20 +8,22 @@ answered at once without a run.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from cadre.adapters.nats.sessions import SessionTurn
 from cadre.api.runs import RunSummary
 from cadre.errors import Fenced
-from cadre.protocol.messages import CallerTerms
 from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.messages import ARGUMENT, TOLD, ToldHistory
+from cadre_gateway.doors.messages import ARGUMENT, TOLD, MessageContent, ToldHistory
 from cadre_gateway.doors.openai.turn_request import Turn
-from cadre_gateway.doors.progress import Place, Progress
+from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, answer_text
 from cadre_gateway.doors.rulings import ASK_USER, PersonsWord, said, word_in
 from cadre_gateway.doors.sender import RunService, known_run
 from cadre_gateway.requests.body import Submission, checked_submission
@@ -31,6 +33,8 @@ _NOT_FOUND = 404
 _CALL = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
 _NAMED = re.compile(f"`({_CALL.pattern})`")
 """A call, as a question to a person names it."""
+_GO_ON = "Go on with the conversation: it ends with the results of function calls."
+"""The task where nobody says anything but results of calls that another model has made."""
 _RETRY_SECONDS = 3_600
 """A client that tries again finds the run that it began so long ago."""
 _BESIDE = frozenset({"instructions", ARGUMENT})
@@ -54,8 +58,10 @@ class Conversations:
         """Return the place at which the answer to the turn begins; the same turn, sent again, finds its earlier place.
         A caller that may not start the agent's runs may not enter any of its sessions either: 403."""
         turn.caller.starts_for(turn.agent, turn.user)
-        if (turn.results or turn.words) and (place := await self._answer_calls(turn)) is not None:
-            return place
+        if turn.results or turn.words:
+            if (place := await self._answer_calls(turn)) is not None:
+                return place
+            turn = turn if turn.text else _as_asked(turn)
         if turn.has_own_key:
             known = await known_run(self.runs, turn.caller, turn.agent, turn.key)
             if known is not None:
@@ -73,41 +79,63 @@ class Conversations:
 
     async def _answer_calls(self, turn: Turn) -> Place | None:
         """Bring results of the caller's functions, and a person's words, to the run that waits for them; None where
-        they are about calls that another program's model has made, which are part of the history."""
+        the turn is no answer to a run of this agent: another model made the calls, or the run waits no longer."""
         calls = {**{call: PersonsWord("approved", text) for call, text in turn.results.items()}, **turn.words}
-        if turn.text and not any(_CALL.fullmatch(call) for call in calls):
-            return None
         run = tree_of(next(reversed(calls)))
+        # The caller has the calls and their results in its own conversation: another run can read them there.
+        is_told = not turn.words and (turn.continues is not None or turn.results.keys() <= turn.history.calls)
+        if is_told and not (_CALL.fullmatch(next(reversed(calls))) and await self._reaches(turn, run)):
+            return None
         await self.runs.reach.check(turn.caller, "tree", run)
         progress = await self.answers.so_far(Place(run))
-        if turn.text and not turn.words and progress.task is not None and progress.task.agent != turn.agent:
-            return None  # a handoff: this agent reads what the other one was answered
+        if progress.task is not None and progress.task.agent != turn.agent:
+            if is_told:
+                return None  # a handoff: this agent reads what the other one was answered
+            raise invalid(f"run {run} is one of agent {progress.task.agent!r}", field="model")
         told = {call for pause in progress.pauses for call in pause.held}
         given = {call: word for call, word in calls.items() if call in told}
         if not given:
             raise invalid(f"run {run} has asked for none of these calls: {', '.join(calls)}")
-        # Whoever keeps the conversation itself sends the results of all turns: the last pause that they settle counts.
-        pauses = [pause for pause in progress.pauses if given.keys() & pause.held.keys()]
-        open_calls = [call for call in pauses[-1].held if call not in progress.decided]
-        if missing := [call for call in open_calls if call in progress.held and call not in given]:
-            raise invalid(f"run {run} waits for {', '.join(missing)} as well: answer all calls at once")
-        for call, word in given.items():
-            if (held := progress.held.get(call)) is not None:
-                if not held.is_callers:
-                    if call in turn.results:
-                        raise invalid(
-                            f"call {call} waits for a person, and a function's result is no word on it: answer it with"
-                            " an mcp_approval_response"
-                        )
-                    _check_may_decide(turn)
-                asks = held.request.name == ASK_USER and word.verdict == "approved"
-                await self._decide(call, word, turn, answer=word.feedback if asks else None)
-        return Place(run, pauses[-1].seq)
+        if is_told and any(_is_too_late(call, progress) for call in given):
+            return None
+        return await self._give(turn, progress, given)
 
-    async def _decide(self, call: str, word: PersonsWord, turn: Turn, answer: str | None = None) -> None:
+    async def _reaches(self, turn: Turn, run: str) -> bool:
+        """Return whether there is such a run, and the caller reaches it."""
+        return await self.runs.reach.has(turn.caller, "tree", run) and await self._find(run) is not None
+
+    async def _give(self, turn: Turn, progress: Progress, given: dict[str, PersonsWord]) -> Place:
+        """Answer calls of the run that are pending, and return the place behind the answers."""
+        results = [call for call in given if call in progress.held and progress.held[call].is_callers]
+        asked = [call for call, held in progress.held.items() if held.is_callers]
+        if results and (missing := [call for call in asked if call not in given]):
+            raise invalid(
+                f"run {progress.run} waits for {', '.join(missing)} as well: answer all functions at once"
+            )
+        pending = [call for call in given if call in progress.held]
+        for call in pending:
+            if not progress.held[call].is_callers:
+                if call in turn.results:
+                    raise invalid(
+                        f"call {call} waits for a person, and a function's result is no word on it: answer it with an"
+                        " mcp_approval_response"
+                    )
+                _check_may_decide(turn)
+        # Words first and all at once, so that the run does not pause between two answers of one turn.
+        pending.sort(key=lambda call: progress.held[call].is_callers)
+        await asyncio.gather(
+            *(self._decide(call, given[call], turn, progress.held[call]) for call in pending)
+        )
+        # Whoever keeps the conversation itself sends the results of all turns: the last pause that they settle counts.
+        last = next(pause for pause in reversed(progress.pauses) if given.keys() & pause.held.keys())
+        return await self.answers.place_behind(progress.run, given.keys() & last.held.keys())
+
+    async def _decide(self, call: str, word: PersonsWord, turn: Turn, held: PendingAnswer) -> None:
+        answer = None
+        if not held.is_callers and held.request.name == ASK_USER and word.verdict == "approved":
+            answer = {"answer": word.feedback}
         verdict = "corrected" if answer is not None else word.verdict
-        arguments = {"answer": answer} if answer is not None else None
-        ruling = said(verdict, turn.by, word.feedback, arguments)
+        ruling = said(verdict, turn.by, word.feedback, answer)
         await self.runs.decisions.decide(call, ruling, turn.traceparent, turn.caller.titles)
 
     # --- sessions
@@ -151,22 +179,24 @@ class Conversations:
         return Place(progress.run, before) if before is not None else None
 
     async def _steer(self, turn: Turn, progress: Progress) -> Place | None:
-        """A word on what the run waits for, else a message to it."""
+        """A word on what the run waits for, else a message to it; with both, results of functions from the history."""
         word = word_in(turn.text)
         asked = {call: held for call, held in progress.held.items() if not held.is_callers}
         told = {call: held for call, held in asked.items() if call in turn.history.last_answer} or asked
+        given = {
+            call: PersonsWord("approved", result)
+            for call, result in turn.history.results.items()
+            if call in progress.held and progress.held[call].is_callers
+        }
         questions = [call for call, held in told.items() if held.request.name == ASK_USER]
         if questions:
-            _check_may_decide(turn)
-            for call in questions:
-                await self._decide(call, PersonsWord("corrected"), turn, answer=turn.text)
-            return Place(progress.run, progress.place_behind(set(questions)))
-        if word is not None and (told or progress.pauses):
-            if told:
-                _check_may_decide(turn)
-            for call in told:
-                await self._decide(call, word, turn)
-            return Place(progress.run, progress.place_behind(set(told)) if told else progress.pauses[-1].seq)
+            given |= {call: PersonsWord("approved", turn.text) for call in questions}
+            return await self._give(turn, progress, given)
+        if word is not None and told:
+            return await self._give(turn, progress, given | dict.fromkeys(told, word))
+        if word is not None and progress.pauses and not progress.held:
+            return Place(progress.run, progress.pauses[-1].seq)
+        place = await self._give(turn, progress, given) if given else Place(progress.run, progress.seq)
         try:
             await self.runs.steering.tell(
                 progress.run,
@@ -179,11 +209,15 @@ class Conversations:
             if problem.code != "run-ended":
                 raise
             return None
-        return Place(progress.run, progress.seq)
+        return place
 
     async def _go_on_from(self, turn: Turn, last: RunSummary) -> Place:
         """Goes on from a run: in its session where it is the last one there, else in a session that branches off."""
         branch = f"after-{last.id}"
+        if last.agent != turn.agent:
+            history = await self._said_with(last.id)
+            history.extend(turn.history)
+            return await self._begin(msgspec.structs.replace(turn, history=history), branch)
         for session in (last.session, branch) if last.session is not None else (branch,):
             recorded, _ = await self.runs.turns.read(turn.agent, session, turn.user)
             if recorded is not None and recorded.previous == last.id and turn.is_retry:
@@ -194,6 +228,30 @@ class Conversations:
                 return await self._next_in(turn, session)
         await self._branch(turn, branch, last.id)
         return await self._next_in(turn, branch)
+
+    async def _said_with(self, run: str) -> ToldHistory:
+        """Return what was said with another agent up to the end of its run, or to what that waits for."""
+        progress = await self.answers.so_far(Place(run))
+        task, end = progress.task, progress.end
+        if task is None:
+            return ToldHistory()
+        history = await self._said_with(task.continues) if task.continues is not None else ToldHistory()
+        for one in task.inputs.get(ARGUMENT, []):
+            more = {
+                name: value for name, value in one.items() if name not in ("role", "text", "images", "files")
+            }
+            shown = [task.images[number - 1] for number in one.get("images", ())]
+            history.add(one["role"], MessageContent(one["text"], images=shown), **more)
+        before = max(
+            (number for one in task.inputs.get(ARGUMENT, []) for number in one.get("images", ())), default=0
+        )
+        history.add("user", MessageContent(task.task, images=task.images[before:]))
+        if end is not None and end.output is not None:
+            history.add("assistant", MessageContent(answer_text(end.output)))
+        asked = {call: held.request for call, held in progress.held.items() if held.is_callers}
+        calls = [{"id": call, "name": one.name, "arguments": one.arguments} for call, one in asked.items()]
+        history.add("assistant", MessageContent(), calls=calls)
+        return history
 
     async def _branch(self, turn: Turn, session: str, run: str) -> None:
         """Makes `run` the last one of the session. Whoever begins the same branch at the same moment means the same."""
@@ -271,7 +329,7 @@ class Conversations:
             )
         )
         metadata = turn.metadata | {TOLD: turn.mark}
-        terms = CallerTerms(tools=turn.tools, output_schema=turn.output_schema, metadata=metadata)
+        terms = msgspec.structs.replace(turn.terms, output_schema=turn.output_schema, metadata=metadata)
         async with answer_deadline():
             run = await self.runs.submitter.submit(
                 turn.caller,
@@ -283,6 +341,19 @@ class Conversations:
                 standing=before.standing(turn.text, turn.instructions),
             )
         return Place(run.id)
+
+
+def _as_asked(turn: Turn) -> Turn:
+    """Return the turn of a caller who says nothing but results, with a task for the run that reads them."""
+    for one in turn.history.said:
+        one.pop("after_task", None)
+    return msgspec.structs.replace(turn, text=_GO_ON)
+
+
+def _is_too_late(call: str, progress: Progress) -> bool:
+    """Return whether the run no longer waits for the result of the call, and never had it."""
+    decided = progress.decided.get(call)
+    return call not in progress.held and (decided is None or decided.verdict == "expired")
 
 
 def _request_of(turn: Turn) -> str:

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.answers import count_request
-from cadre_gateway.doors.callers_tools import schema_of, tools_of
+from cadre_gateway.doors.callers_tools import schema_of, terms_of
 from cadre_gateway.doors.messages import TOLD, MessageContent, ToldHistory
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, session_name, text_of
 from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, Tokens, answer_text
@@ -54,7 +54,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
     place = Place(progress.run, progress.after)
     terms, end = task.terms, progress.end if progress.pause is None else None
     is_over = status not in ("queued", "in_progress")
-    begun = next((pause.at for pause in progress.pauses if pause.seq == progress.after), task.at)
+    begun = progress.before.at if progress.before is not None else task.at
     form: Json = {"type": "text"}
     if terms.output_schema is not None:
         form = {"type": "json_schema", "name": "answer", "schema": terms.output_schema, "strict": False}
@@ -127,11 +127,11 @@ def message_item(place: Place, text: str, status: str) -> Json:
 def input_items(progress: Progress, task: Task) -> list[Json]:
     """Return what was said with the response, the last item first."""
     if progress.after:
-        before = next((pause for pause in progress.pauses if pause.seq == progress.after), None)
-        calls = before.held if before is not None else {}
-        return [_given(call, held, progress) for call, held in calls.items() if call in progress.decided][
-            ::-1
+        asked = progress.before.held if progress.before is not None else {}
+        given = [
+            call for call in asked if call in progress.decided and progress.gone[call].after <= progress.after
         ]
+        return [_given(call, asked[call], progress) for call in reversed(given)]
     content: list[Json] = [{"type": "input_text", "text": task.task}]
     content += [{"type": "input_image", "image_url": ref, "detail": "auto"} for ref in task.images]
     message = {"type": "message", "id": f"msg_{progress.run}_in", "role": "user", "status": "completed"}
@@ -166,8 +166,10 @@ def _given(call: str, held: PendingAnswer, progress: Progress) -> Json:
 def _previous(progress: Progress, task: Task) -> str | None:
     if not progress.after:
         return task.terms.metadata.get(PREVIOUS)
-    earlier = [pause.seq for pause in progress.pauses if pause.seq < progress.after]
-    return response_id(Place(progress.run, earlier[-1] if earlier else 0))
+    asked = progress.before.seq if progress.before is not None else 0
+    return response_id(
+        max((gone for gone in progress.gone.values() if gone.after < asked), default=Place(progress.run))
+    )
 
 
 def _tool(card: Any) -> Json:
@@ -317,7 +319,7 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
         user=envelope.user,
         by=envelope.by,
         caller=envelope.caller,
-        tools=tools_of(body.tools or [], body.tool_choice, card),
+        terms=terms_of(body.tools or [], body.tool_choice, card),
         output_schema=schema_of((body.text or {}).get("format"), "text.format"),
         metadata=metadata,
         key=envelope.key,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from fastapi import Request
 
-from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import CallerTerms
 from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.doors.messages import MessageContent, ToldHistory
@@ -168,7 +168,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     """Who sends the turn, as decisions name them."""
     caller: Principal
-    tools: list[ToolCard] = []
+    terms: CallerTerms = CallerTerms()
+    """The functions of the caller."""
     output_schema: dict[str, Any] | None = None
     metadata: dict[str, str] = {}
     key: IdempotencyKey

@@ -147,12 +147,12 @@ class McpSession:
         """The version of the protocol that was agreed on."""
         return self._client.protocol_version
 
-    async def _take_result(self, tool: str, result: CallToolResult) -> None:
+    async def _take_result(self, name: str, result: CallToolResult) -> None:
         """Take a result that does not fit the schema of its tool as text, with a note that says so."""
         try:
-            await self._check(tool, result)
+            await self._check(name, result)
         except RuntimeError as error:
-            texts = [str(error).partition("\n")[0]]
+            texts = [f"{name} has not given the data that it declares: {error}"]
             if result.structured_content is not None and not any(
                 one.type == "text" for one in result.content
             ):

@@ -20,6 +20,9 @@ from cadre.spec.answer_schema import misfits
 CALLERS = "a function of whoever started the run: they answer it"
 """Why such a call is held."""
 
+_CALLERS_SECONDS = 86_400.0
+"""How long a function of the caller waits for its result, unless the agent bounds its approvals."""
+
 WIDER = "it plans further tools after something was read"
 """Why a plan is held."""
 
@@ -52,9 +55,10 @@ def rule_on(
         asked = ev.ApprovalRequested(
             call=call.id,
             name=call.name,
-            kind="tool",
+            kind="function",
             arguments=kind_of(run).arguments(run, call.arguments),
             reason=CALLERS if found.verdict == "allow" else f"{found.reason}; {CALLERS}",
+            expires_at=arrival.at + _callers_seconds(run),
             rule=found.rule,
             by=list(found.by),
         )
@@ -62,6 +66,11 @@ def rule_on(
     if found.verdict == "allow" or run.spec is None:
         return RuledCall(found.event, None)
     return RuledCall(found.event, _asked(run, arrival, call, found))
+
+
+def _callers_seconds(run: Run) -> float:
+    own = run.spec.approval_seconds if run.spec is not None else None
+    return own if own is not None else _CALLERS_SECONDS
 
 
 def _asked(run: Run, arrival: Arrival, call: Wanted, found: Judgement) -> ev.ApprovalRequested:

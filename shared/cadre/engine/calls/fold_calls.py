@@ -7,7 +7,7 @@ from cadre.engine.context.tokens import fit
 from cadre.engine.timers import away_of
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
-from cadre.journal.steps import ActionStep, ApprovalHold, CallPause, CallState, Correction
+from cadre.journal.steps import ActionStep, ApprovalHold, CallKind, CallPause, CallState, Correction
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, TimerFired
 from cadre.spec.member_call import arguments_of
@@ -42,7 +42,8 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             )
             call.passes = event.passes
         case ev.ApprovalRequested():
-            call = CallState(id=event.call, name=event.name, kind=event.kind, arguments=event.arguments)
+            kind: CallKind = "tool" if event.kind == "function" else event.kind
+            call = CallState(id=event.call, name=event.name, kind=kind, arguments=event.arguments)
             call.hold = _hold_of(event, n, at)
         case ev.CallRefused():
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)

@@ -84,7 +84,7 @@ def fold_facts(run: Run, event: ev.AnyEvent, at: float) -> None:
                 facts.calls.pop(event.call, None)
         case ev.ToolsPlanned():
             facts.plan = list(dict.fromkeys([*(facts.plan or []), *event.tools]))
-        case ev.ApprovalRequested(kind="tool" | "member"):
+        case ev.ApprovalRequested(kind="tool" | "member" | "function"):
             _count(run, event.call, event.name, event.arguments, at)
         case ev.ToolCalled():
             _count(run, event.call, event.tool, event.arguments, at)
