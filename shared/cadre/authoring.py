@@ -15,8 +15,8 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.errors import SetupError, SpecError
 from cadre.options import explained, unknown_option
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec, Selector
+from cadre.spec.kinds import section_types
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import section_types
 from cadre.structs import as_written
 from cadre.tools.decorator import Tool, tool
 from cadre.tools.json_types import answer_type

@@ -320,7 +320,7 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     endpoint: str = ""
     """The id of the endpoint and its model, to which `items` and `learned` belong."""
     learned: dict[str, Any] = {}
-    """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught and the request lacks."""
+    """Keys of its profile (`cadre.spec.model.Profile`) that refusals have taught and the request lacks."""
     raw: dict[str, Any] | None = None
     """The whole answer as the endpoint gave it, where the request was `raw`: a chat completion, or a response."""
 

@@ -14,7 +14,7 @@ from browser.miniwob_tasks import FILL, TASKS
 from cadre.engine.model_request import ModelRequest
 from cadre.kinds.code.section import CodeSpec
 from cadre.spec.agent import AgentSpec, Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.testing import Team
 from cadre.tools.loading import load_tools
 from harness.patience import patience

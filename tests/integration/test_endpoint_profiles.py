@@ -17,8 +17,7 @@ from cadre.errors import ModelRefused
 from cadre.journal.events import ModelAnswered
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
-from cadre.spec.model import ModelSpec
-from cadre.spec.profile import Profile
+from cadre.spec.model import ModelSpec, Profile
 from cadre.testing import Team
 from harness.memory_ports import MemoryBlobs
 from harness.patience import patience

@@ -17,8 +17,7 @@ from cadre.errors import CadreError, CommandFailed
 from cadre.service.tested_models import doubtful_calls, report_of, with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
-from cadre.spec.model import ModelSpec
-from cadre.spec.profile import PROFILE_KEYS
+from cadre.spec.model import PROFILE_KEYS, ModelSpec
 from cadre.testing import running_model
 from harness.texts import holds
 from integration.probed_server import Body, Refused, able, probed_server, weak

@@ -18,7 +18,7 @@ from cadre.adapters.remote_agents import tools_of
 from cadre.kinds.remote.records import RemoteSection
 from cadre.protocol.a2a import MESSAGES_ONCE
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
 from cadre.tools.files import File

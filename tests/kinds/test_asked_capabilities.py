@@ -4,9 +4,8 @@ import pytest
 
 from cadre.kinds.code.section import CodeSpec
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import facts_of
+from cadre.spec.kinds import facts_of, sections
 from cadre.spec.model import CallForm, ModelSpec, StructuredForm
-from cadre.spec.sections import sections
 
 TOOLS, SCHEMA = "tools", "json_schema"
 

@@ -23,7 +23,7 @@ from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.code import CodeLimits
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.telemetry.tracing.page import trace_of
 from cadre.testing import Team, TeamRunWaits, answer, call, crash_points
 from kinds.goals.build import answer as iteration

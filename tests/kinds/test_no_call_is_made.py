@@ -13,12 +13,12 @@ from cadre.journal import events as ev
 from cadre.kinds.code.records import BlockStarted
 from cadre.kinds.code.section import CodeSpec
 from cadre.kinds.goals.records import GoalsSpec
-from cadre.kinds.solution.section import SolutionSpec
+from cadre.kinds.solution.records import SolutionSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.cards import ToolCard
+from cadre.spec.kinds import sections
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import sections
 from unit.loop.build import KID, SimulatedRun, Toolset, spec
 from unit.test_reasoning import DROPPED
 

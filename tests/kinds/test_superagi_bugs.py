@@ -18,7 +18,7 @@ from cadre.prompting.prompts import prompts_for
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import Decision, ToolCall
 from cadre.spec.agent import AgentSpec, MemorySpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.testing import Team
 from kinds.goals.build import begun, goals_spec, says
 from kinds.task_queue.test_task_queue import PLAIN, asked, done, purpose, queue_spec, state

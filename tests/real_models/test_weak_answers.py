@@ -13,8 +13,8 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.kinds import sections
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import sections
 from cadre.testing import RunFailed, Team
 from cadre.tool import Tool, tool
 from harness.memory_ports import MemoryBlobs

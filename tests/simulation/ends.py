@@ -14,8 +14,7 @@ from cadre.journal.steps import ActionStep
 from cadre.kinds.code.records import BlockFinished
 from cadre.kinds.plan.records import PlanState, PlanStepFinished
 from cadre.kinds.plan.section import plan_of
-from cadre.kinds.solution.records import SolutionState
-from cadre.kinds.solution.section import solution_of
+from cadre.kinds.solution.records import SolutionState, solution_of
 from cadre.kinds.task_queue.records import QueueState
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import parent_of

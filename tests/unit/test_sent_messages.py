@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.models.sent_messages import chat_messages
-from cadre.spec.profile import Profile
+from cadre.spec.model import Profile
 
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "system", "content": "You count."},

@@ -12,9 +12,8 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.prompting.prompts import Prompts, kind_for, prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import facts_of
+from cadre.spec.kinds import facts_of, sections
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import sections
 from unit.test_agent_file import HEAD
 from unit.test_prompting import ANALYST, SEARCH
 

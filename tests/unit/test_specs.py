@@ -15,8 +15,8 @@ from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec, Selector
 from cadre.spec.agent_file import read_agent
+from cadre.spec.kinds import sections
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import sections
 from cadre.testing import Team
 from harness.texts import holds
 

@@ -14,7 +14,7 @@ from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.ports import ModelReply
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 
 REFUND = ToolCard(
     name="refund",

@@ -14,7 +14,7 @@ from bench.paced import STEPS, PacedModel
 from bench.steps import executor
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.spec.agent import AgentSpec, Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 
 FLOW: dict[str, Any] = {
     "start": "look",

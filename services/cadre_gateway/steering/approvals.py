@@ -13,15 +13,22 @@ import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Approval, ApprovalDecision, ApprovalState, PendingCall
-from cadre.engine.calls.approval import check_answer, check_correction, check_edits, held_call, may_decide
+from cadre.engine.calls.approval import (
+    check_answer,
+    check_correction,
+    check_edits,
+    held_call,
+    may_decide,
+    only_edits,
+    proposed_calls,
+)
 from cadre.engine.calls.call_check import CallNotAllowed
-from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.engine.fold import fold
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, ApprovalRequested, PolicyDecided
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallPause, CallState
-from cadre.kinds.tool_calling.arguments import with_values
+from cadre.kinds.tool_calling.kind import with_values
 from cadre.ports import Clock, Journal
 from cadre.protocol.cards import presence_order
 from cadre.protocol.messages import Decision

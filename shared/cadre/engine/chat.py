@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from cadre.engine.answers.answer_form import final_answer_parameters
-from cadre.engine.answers.items import without_items
 from cadre.engine.context.context_budget import (
     MESSAGE,
     known_room,
@@ -26,7 +25,7 @@ from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import CHARACTERS, fit, tokens_of
 from cadre.engine.kind import StepAccount, account_of, kind_of
 from cadre.engine.model_choice import asked_model, spec_as_asked
-from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.model_request import ChatMessage, ModelRequest, without_items
 from cadre.engine.parts import with_inputs
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import SUMMARY, Run

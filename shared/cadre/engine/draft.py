@@ -15,10 +15,9 @@ from cadre.engine.budget import GRACE_SECONDS, over_bounds
 from cadre.engine.calls.open_calls import RunPart, opened_calls
 from cadre.engine.calls.repeats import action_in, is_failing_alike, is_stuck
 from cadre.engine.context.context_budget import is_full, may_have_room, no_room, to_cover
-from cadre.engine.fold import apply
+from cadre.engine.fold import apply, partial_result_of
 from cadre.engine.kind import Kind, kind_of
 from cadre.engine.model_choice import fallback_of_call, made_to
-from cadre.engine.partial_result import partial_result_of
 from cadre.engine.policies.rules import asks_for_plan, policies_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.engine.toolset import toolset_change

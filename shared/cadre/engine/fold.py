@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.items import native_calls
 from cadre.engine.answers.truncation import is_cut_off
 from cadre.engine.calls.fold_calls import (
     close_call,
@@ -34,10 +33,10 @@ from cadre.engine.context.context_budget import (
     weight_of_unread,
 )
 from cadre.engine.context.images import note_images
-from cadre.engine.context.observation import observation_of
-from cadre.engine.kind import Kind, kind_of
+from cadre.engine.context.observation import clip, observation_of
+from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.engine.model_choice import choose
-from cadre.engine.partial_result import partial_result_of
+from cadre.engine.model_request import native_calls
 from cadre.engine.policies.fold_facts import begin_facts, fold_facts
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
@@ -57,6 +56,7 @@ from cadre.journal.run import (
 from cadre.journal.steps import (
     ActionStep,
     AnswerStep,
+    CallState,
     MessageStep,
     PlanningStep,
     RecalledStep,
@@ -429,3 +429,34 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.WaitFinished: _end_wait,
 }
 """What each common event makes of the run, beside a model's answer."""
+
+
+def partial_result_of(run: Run) -> str | None:
+    """Step by step, each call with its observation; None when there is nothing to tell."""
+    steps = [*run.steps, *([run.current] if run.current is not None else [])]
+    found: list[str] = []
+    for step in steps:
+        match step:
+            case PlanningStep():
+                found.append(f"Plan:\n{step.plan}")
+            case ActionStep():
+                found += [f"{call.name}: {seen}" for call in step.asked if (seen := _seen(call))]
+                account = account_of(step)
+                found += [account.seen] if account is not None and account.seen else []
+            case _:
+                pass
+    if run.proposal is not None:
+        found.append(f"Answer that was still being checked:\n{observation_of(run.proposal.answer)}")
+    if not found:
+        return None
+    limit = run.spec.limits.observation_chars if run.spec else None
+    return clip("Stopped before it was done. Found until then:\n" + "\n".join(found), limit)
+
+
+def _seen(call: CallState) -> str:
+    """Return the call's observation, or that its outcome is unknown; "" for a call that failed or was not made."""
+    if call.error is not None and call.error.code == "interrupted":
+        return call.error.message
+    if call.is_open and call.opened:
+        return "no answer by then; it may or may not have taken effect"
+    return call.observation or ""

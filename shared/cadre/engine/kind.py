@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cadre.engine.commands import Command
-from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.graph import agent_graph
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal.arrivals import ModelReplied
@@ -17,6 +16,7 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
+from cadre.protocol.codes import EditRefusal
 from cadre.protocol.messages import Edit, ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import AgentContract, TeamReach
@@ -242,3 +242,22 @@ def account_of(step: ActionStep) -> StepAccount | None:
         return None
     name = str(type(step.own).__struct_config__.tag)
     return find_kind(name, version_of(declaration_of(name))).account(step.own)
+
+
+class Editable(NamedTuple):
+    """What a person may edit of a run now."""
+
+    name: str
+    """What it is called over HTTP: `queue` or `plan`."""
+    version: int
+    """Counts up with every change, also those that the run makes itself: an edit names the one that it is based on."""
+    state: Any
+    """All of it, as JSON."""
+
+
+class EditNotAllowed(Exception):
+    """The edit cannot be made; the text says why, for the person who sent it."""
+
+    def __init__(self, message: str, code: EditRefusal = "invalid-edit") -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,4 +1,4 @@
-"""What a model is asked: one chat completion, in the terms of the OpenAI API."""
+"""What a model is asked: one chat completion, in the terms of the OpenAI API, with the items of earlier answers."""
 
 from typing import Any, Literal
 
@@ -38,4 +38,17 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     api: Literal["chat", "responses"] = "chat"
     """Of `raw`: the API that its form is of."""
     learned: dict[str, dict[str, Any]] = {}
-    """By endpoint and model, the keys of `cadre.spec.profile.Profile` that refusals have taught the run."""
+    """By endpoint and model, the keys of `cadre.spec.model.Profile` that refusals have taught the run."""
+
+
+_OF_THE_MODEL = frozenset({"message", "function_call", "reasoning"})
+
+
+def native_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the items of tools that the endpoint has run."""
+    return [item for item in items if item["type"] not in _OF_THE_MODEL]
+
+
+def without_items(message: ChatMessage) -> ChatMessage:
+    """Return a copy of the message as any endpoint takes it."""
+    return {key: value for key, value in message.items() if key not in ("items", "items_of")}

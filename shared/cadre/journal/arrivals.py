@@ -54,7 +54,7 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str = ""
     """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
     learned: dict[str, Any] = {}
-    """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught."""
+    """Keys of its profile (`cadre.spec.model.Profile`) that refusals have taught."""
     raw: dict[str, Any] | None = None
     """The whole answer as the endpoint gave it, where a program asked."""
 

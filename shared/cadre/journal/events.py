@@ -167,7 +167,7 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     endpoint: str = ""
     """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
     learned: dict[str, Any] = {}
-    """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught."""
+    """Keys of its profile (`cadre.spec.model.Profile`) that refusals have taught."""
     raw: dict[str, Any] | None = None
     """The whole answer as the endpoint gave it, where a program asked: the program is given it again in each life."""
 

@@ -13,8 +13,8 @@ import yaml
 
 from cadre.authoring import AgentDefinition, Schedule, everybody
 from cadre.errors import SetupError, SpecError
+from cadre.spec.kinds import unfolded
 from cadre.spec.names import TEAM_FILE
-from cadre.spec.sections import unfolded
 from cadre.tools.loading import load_module, tools_of
 
 _TIMEOUT_SECONDS = 60.0

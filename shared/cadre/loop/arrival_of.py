@@ -240,3 +240,28 @@ def _empty(field: msgspec.structs.FieldInfo) -> Any:
 
 def _is_short(value: Any) -> bool:
     return len(msgspec.json.encode(value)) <= _LONGEST
+
+
+def entry_of(
+    run: Run,
+    arrival: Arrival,
+    events: list[ev.AnyEvent],
+    cause: str,
+    prev: str = "",
+) -> Entry:
+    """Return the entry of what the arrival has made true of the run, which is behind it.
+
+    `cause` is the id of the record that it accounts for, or of the model's answer; `prev` the packed back-pointers.
+    """
+    return Entry(
+        kind=run.decided_by,
+        kind_version=run.kind_version,
+        run=run.id,
+        agent=arrival.spec.name,
+        n=run.entries,
+        cause=cause,
+        at=arrival.at,
+        arrived=arrived_of(arrival.what, events, cause),
+        events=events,
+        prev=prev,
+    )

@@ -13,7 +13,7 @@ from cadre.engine.answers.reasoning import for_people
 from cadre.engine.budget import budget_of, deadline_of, out_of_time, too_little_for
 from cadre.engine.calls.approval import decided, expired, held_call, may_decide
 from cadre.engine.calls.call_check import CallNotAllowed
-from cadre.engine.calls.call_events import made, shared_out
+from cadre.engine.calls.open_calls import made, shared_out
 from cadre.engine.calls.results import (
     delegate_finished,
     late_outcome,
@@ -25,8 +25,7 @@ from cadre.engine.calls.results import (
 from cadre.engine.context.compaction import on_overflow, on_summary, without_model
 from cadre.engine.context.observation import clip
 from cadre.engine.draft import Draft, Tap
-from cadre.engine.edits import EditNotAllowed
-from cadre.engine.kind import Absent, Signalled, kind_of
+from cadre.engine.kind import Absent, EditNotAllowed, Signalled, kind_of
 from cadre.engine.model_choice import asked_model, next_fallback, tries
 from cadre.engine.parts import as_tasked, filled_texts, is_callers
 from cadre.engine.policies.judge import Wanted, judge

@@ -7,8 +7,7 @@ from typing import Any
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.kind import kind_of
 from cadre.engine.policies.passing import standing_of
-from cadre.engine.recall import origin_of, question
-from cadre.engine.remember import to_remember
+from cadre.engine.recall import origin_of, question, to_remember
 from cadre.engine.timers import PendingWait, fired, waits
 from cadre.journal.run import Phase, Revoked, Run
 from cadre.journal.steps import CallState

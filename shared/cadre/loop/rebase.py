@@ -17,8 +17,7 @@ from cadre.journal.arrivals import Toolset
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
 from cadre.loop.arrival_of import arrival_of
-from cadre.loop.redecide import Journaled
-from cadre.loop.retrace import Retraced
+from cadre.loop.redecide import Journaled, Retraced
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import decided_by

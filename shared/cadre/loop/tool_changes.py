@@ -7,9 +7,8 @@ import msgspec
 
 from cadre.engine.calls.call_check import CallNotAllowed, check_arguments
 from cadre.journal import events as ev
-from cadre.loop.difference import differences, plain
 from cadre.loop.rebase import TeamFiles, tools_of_now, toolsets_of
-from cadre.loop.redecide import Journaled
+from cadre.loop.redecide import Journaled, differences, plain
 from cadre.protocol.cards import ToolCard
 
 

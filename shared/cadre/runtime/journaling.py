@@ -16,8 +16,8 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted, RunFinished
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import Step
+from cadre.loop.arrival_of import entry_of
 from cadre.loop.decide import decide
-from cadre.loop.entry_of import entry_of
 from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.owed import is_at_work, owed
 from cadre.ports import Bus, Clock, Journal, Model, Tallies

@@ -11,7 +11,7 @@ from cadre.protocol.policy import PLAN_TOOLS, Policy
 from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import WithLengths
-from cadre.spec.kinds import DEFAULT, declared_kinds, once
+from cadre.spec.kinds import DEFAULT, AsInFiles, declared_kinds, folded, once, section_types, unfolded
 from cadre.spec.model import (
     ModelSpec,
     NamedFunction,
@@ -24,7 +24,6 @@ from cadre.spec.model import (
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import check_policy, is_expression, names_in
 from cadre.spec.policy_file import check_policies
-from cadre.spec.sections import AsInFiles, folded, section_types, unfolded
 from cadre.structs import as_written, known_keys, misfit_of, sections_at
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from cadre.errors import SpecError
 from cadre.protocol.usage import Seconds
 from cadre.spec.durations import WithLengths
 from cadre.spec.names import Bound
-from cadre.spec.profile import ReasoningBack, TokenLimit
 
 CallForm = Literal["native", "schema", "text"]
 """How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a schema
@@ -73,7 +72,7 @@ class ModelSpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True
     """The most tokens of one answer; None: what is kept free for it in the context."""
     token_limit: TokenLimit | None = None
     """The parameter that carries `max_tokens`: newer endpoints want the second name and refuse the first. None, here
-    and with the other keys of a profile (`cadre.spec.profile`): what is known of the endpoint."""
+    and with the other keys of a profile (`cadre.spec.model`): what is known of the endpoint."""
     reasoning_effort: ReasoningEffort | None = None
     seed: int | None = None
     """Asks for the same answer to the same request, as far as the endpoint can."""
@@ -208,3 +207,46 @@ def _problem(tool: dict[str, Any]) -> str:
     if kind == "shell" and isinstance(environment, dict) and environment.get("type") == "local":
         return "shell: the endpoint does not run commands of a local environment: take a container"
     return ""
+
+
+TokenLimit = Literal["max_tokens", "max_completion_tokens"]
+"""Names of the parameter that bounds an answer."""
+
+ReasoningBack = Literal["never", "received", "required", "signed", "verbatim"]
+"""When the reasoning of an answer goes back to the model that gave it: never; where and as it was received; the same,
+and a blank `reasoning_content` with each call that has none; the same as received, and a signature that stands in with
+calls that have none; the same as received, and the content with the thoughts that are written into it."""
+
+PROFILE_KEYS = (
+    "token_limit",
+    "tool_choice",
+    "stop",
+    "strict",
+    "stream_usage",
+    "user_after_tool",
+    "reasoning_back",
+)
+"""Keys of a profile, which are keys of the section `model` too."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is sent to an endpoint; the defaults are what most endpoints take."""
+
+    token_limit: TokenLimit | None = "max_tokens"
+    """The parameter that bounds an answer; None: no bound is sent."""
+    tool_choice: Literal["auto", "required"] = "auto"
+    """`required`: the endpoint can be asked for a call in each answer. `auto` is never written into a request."""
+    stop: bool = False
+    """Stop sequences are sent."""
+    strict: bool = True
+    """A schema that fits the strict subset is marked `strict`."""
+    stream_usage: bool = True
+    """Streams are asked to tell what they use."""
+    user_after_tool: bool = True
+    """A message of the user may follow the result of a tool."""
+    reasoning_back: ReasoningBack = "received"
+
+
+def with_keys(profile: Profile, keys: dict[str, Any]) -> Profile:
+    """Return the profile with these of its keys changed. Raises msgspec.ValidationError for a value that none takes."""
+    return msgspec.convert({**msgspec.structs.asdict(profile), **keys}, Profile)

@@ -11,9 +11,8 @@ from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.journal.steps import Step
-from cadre.loop.arrival_of import arrival_of
+from cadre.loop.arrival_of import arrival_of, entry_of
 from cadre.loop.decide import copied, decide, transition
-from cadre.loop.entry_of import entry_of
 from cadre.loop.owed import owed
 from cadre.protocol.messages import Message
 from cadre.protocol.topology import call_id, tree_of

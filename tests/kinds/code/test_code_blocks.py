@@ -19,7 +19,7 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.code import CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Record, Task, ToolCall
 from cadre.spec.agent import Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from kinds.code.build import (
     ANSWER_WITH_CODE,
     BLOCK,

@@ -18,7 +18,7 @@ from cadre.prompting.prompts import Prompts, prompts_for, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BASE_IMPORTS
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre_sandbox.jail import guard
 
 SHIPPED = Path(__file__).parents[3] / "prompts"

@@ -10,7 +10,7 @@ from cadre.kinds.plan.section import PlanSpec
 from cadre.protocol.code import CodeLimits
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from kinds.code.build import ANSWER_WITH_CODE, asks, begun, code_call, coder, ended, yielded
 from unit.loop.build import SimulatedRun, kinds, only, report, result
 

@@ -12,7 +12,7 @@ from cadre.kinds.code.section import CodeSpec, check
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from harness.texts import holds
 from kinds.code.build import ANSWER_WITH_CODE, asks, ended, yielded
 from unit.loop.build import ADD, SimulatedRun, kinds, only, result, spec, timer

@@ -9,7 +9,7 @@ from cadre.journal import events as ev
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from unit.loop.build import SimulatedRun, spec
 
 

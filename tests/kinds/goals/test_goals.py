@@ -15,8 +15,8 @@ from cadre.kinds.goals.records import GoalsSpec, GoalThought
 from cadre.protocol.messages import Decision, ErrorInfo, Fork, ToolResult
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.contract import TeamReach
+from cadre.spec.kinds import sections
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import sections
 from harness.texts import holds
 from kinds.goals.build import answer, begun, goals_spec, request_of, says
 from unit.loop.build import OFFER, SimulatedRun, kinds, only, result, sound, task

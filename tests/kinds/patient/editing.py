@@ -8,7 +8,7 @@ from patient_kind.records import Nudged, PatientSpec, PatientState
 
 from cadre.journal import events as ev
 from cadre.protocol.messages import Edit
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from harness.command import Commands
 from harness.patience import eventually
 from harness.stack import Gateway, Stack

@@ -15,7 +15,7 @@ from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
 from cadre.spec.agent_file import read_agent
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.telemetry.tracing.page import trace_of
 from harness.stack import Stack
 from unit.k8s.faults import faults

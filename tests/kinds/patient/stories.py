@@ -13,7 +13,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.loop.decide import MAX_KEPT_SIGNALS
 from cadre.protocol.messages import Decision, Signal
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from unit.loop.build import ANSWER, SimulatedRun, call, kinds, replay_of, result, spec, timer
 
 LOOK = call("look", at="sky")

@@ -13,7 +13,7 @@ from cadre.kinds.plan.section import PlanSpec
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.messages import Decision, Edit, ErrorInfo, Report, Task
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from unit.loop.build import SimulatedRun, result, sent, spec
 
 BROKEN = ErrorInfo("tool-failed", "no abacus")

@@ -14,8 +14,7 @@ from cadre.kinds.plan.records import PlanMade
 from cadre.kinds.plan.section import EXECUTING_KINDS, PlanSpec
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import KindDeclaration, declared_kinds
-from cadre.spec.sections import sections
+from cadre.spec.kinds import KindDeclaration, declared_kinds, sections
 from cadre.telemetry.tracing.page import trace_of
 from kinds.code.build import asks, code_call, ended, yielded
 from kinds.plan.build import (

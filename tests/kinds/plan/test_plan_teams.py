@@ -13,7 +13,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import EditApplied, EditRefused
 from cadre.kinds.plan.section import PlanSpec, PlanStep
 from cadre.spec.agent import AgentSpec as Agent
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.testing import Team, answer, crash_points
 
 STUDY = Path(__file__).parents[3] / "teams" / "study"

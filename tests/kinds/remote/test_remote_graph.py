@@ -5,8 +5,8 @@ import pytest
 from cadre.kinds.remote.kind import graph_of
 from cadre.kinds.remote.records import RemoteSection
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import sections
 from cadre.spec.remote_agent import NatsAgentSpec, ProgramSpec
-from cadre.spec.sections import sections
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ToolCall
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from kinds.workflow.built import decide
 from unit.loop.build import SimulatedRun, Toolset, cancel, kinds, only, result, sent, sound, timer
 

@@ -8,7 +8,7 @@ import pytest
 import reviewed_kind  # type: ignore[import-not-found]
 from reviewed_kind import Drafted, ReviewedSpec, ReviewedState
 
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from harness.stack import Stack
 from simulation.world import play
 from unit.loop.build import ANSWER, SimulatedRun, call, kinds, replay_of, result, spec

@@ -7,10 +7,10 @@ import msgspec
 from cadre.engine.chat import Transcript
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
-from cadre.kinds.solution.section import SolutionSpec
+from cadre.kinds.solution.records import SolutionSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Decision, Verdict
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from unit.loop.build import SimulatedRun, spec
 
 LOOK = {"name": "look", "arguments": {"at": "sky"}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cadre.journal import events as ev
-from cadre.kinds.solution.section import SolutionSpec
+from cadre.kinds.solution.records import SolutionSpec
 from harness.texts import holds
 from kinds.solution.build import ADD, KID, LOOK, decides, last_read, proposes, solver
 from unit.loop.build import kinds, only, report, result, sound

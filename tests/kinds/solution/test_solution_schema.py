@@ -10,14 +10,14 @@ from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import functions
 from cadre.engine.context.tokens import tokens_of
 from cadre.errors import SpecError
+from cadre.kinds.solution.records import ImplicitActivity, SolutionSpec
 from cadre.kinds.solution.schema import solution_schema, with_all_required, without_nulls
-from cadre.kinds.solution.section import ImplicitActivity, SolutionSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.answer_schema import is_strict, misfits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from harness.texts import holds
 from kinds.solution.build import ADD, KID, LOOK, asked, solver
 from unit.loop.build import Toolset, spec

@@ -10,10 +10,10 @@ import pytest
 from cadre import tool
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
-from cadre.kinds.solution.section import SolutionSpec
+from cadre.kinds.solution.records import SolutionSpec
 from cadre.protocol.messages import CallEdit
 from cadre.spec.agent import AgentSpec as Agent
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.testing import ModelReply, RunFailed, Team, crash_points
 from harness.texts import holds
 

@@ -7,8 +7,7 @@ import pytest
 
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
-from cadre.kinds.solution.records import SolutionProposed, SolutionState
-from cadre.kinds.solution.section import ImplicitActivity, SolutionSpec
+from cadre.kinds.solution.records import ImplicitActivity, SolutionProposed, SolutionSpec, SolutionState
 from cadre.protocol.messages import ToolCall
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec

@@ -8,8 +8,7 @@ import pytest
 
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
-from cadre.kinds.task_queue.editing import FORMS
-from cadre.kinds.task_queue.queue import rebuilt
+from cadre.kinds.task_queue.queue import FORMS, rebuilt
 from cadre.kinds.task_queue.records import QueueEdited, queue_of
 from cadre.protocol.messages import Edit
 from harness.texts import holds

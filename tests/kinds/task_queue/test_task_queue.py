@@ -24,8 +24,8 @@ from cadre.loop.fork import next_step, prefix_of
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.messages import Decision, ErrorInfo, Fork
 from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.kinds import sections
 from cadre.spec.model import ModelSpec
-from cadre.spec.sections import sections
 from harness.texts import holds
 from kinds.goals.build import answer, says
 from unit.loop.build import SimulatedRun, kinds, only, result, sound, spec, task

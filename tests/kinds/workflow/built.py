@@ -8,7 +8,7 @@ from cadre.journal import events as ev
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.messages import Decision
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from unit.loop.build import SimulatedRun, spec
 
 

@@ -12,7 +12,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.spec.agent import AgentSpec, Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from cadre.testing import Team
 
 

@@ -8,7 +8,7 @@ from cadre.journal.events import RequestedCall
 from cadre.kinds.code.section import CodeSpec, code_of
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from simulation.kinds.simulated import Question, SimulatedKind, said
 
 

@@ -14,7 +14,7 @@ from cadre.journal.events import RequestedCall
 from cadre.kinds.plan.section import EXECUTE, PlanSpec, PlanStep
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from simulation.kinds.code import Code
 from simulation.kinds.simulated import Question, SimulatedKind, said
 from simulation.plans import plan_number

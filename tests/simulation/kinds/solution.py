@@ -7,10 +7,10 @@ import msgspec
 
 from cadre.errors import ModelRefused
 from cadre.journal.events import RequestedCall
-from cadre.kinds.solution.section import SolutionSpec
+from cadre.kinds.solution.records import SolutionSpec
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from simulation.kinds.simulated import Question, SimulatedKind, said, taken
 
 

@@ -30,8 +30,7 @@ from cadre.kinds.workflow.section import (
 )
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declared_kinds
-from cadre.spec.sections import sections
+from cadre.spec.kinds import declared_kinds, sections
 from simulation.kinds.simulated import Question, SimulatedKind, said
 from simulation.tools import CARDS
 

@@ -15,7 +15,7 @@ from cadre.loop.tool_changes import tool_changes
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from journals import kept
 from unit.loop.build import ADD, ANSWER, KID, LOOK, SimulatedRun, Toolset, call, report, result, spec, task
 from unit.loop.test_loop_properties import Chance

@@ -13,9 +13,8 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.unions import close
 from cadre.loop import redecide as redecide_module
-from cadre.loop.difference import differences
 from cadre.loop.owed import owed
-from cadre.loop.redecide import Journaled, Replay, redecide
+from cadre.loop.redecide import Journaled, Replay, differences, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.model import ModelSpec
 from harness.texts import holds

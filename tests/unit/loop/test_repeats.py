@@ -10,7 +10,7 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from kinds.code.build import asks, coder, ended, yielded
 from unit.loop.build import OFFER, SimulatedRun, call, kinds, only, report, result, spec
 

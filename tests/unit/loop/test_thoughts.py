@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from cadre.engine.chat import Transcript
-from cadre.engine.remember import to_remember
+from cadre.engine.recall import to_remember
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep, PlanningStep
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.spec.agent import Limits, MemorySpec
-from cadre.spec.sections import sections
+from cadre.spec.kinds import sections
 from unit.loop.build import SimulatedRun, call, only, result, sound, spec
 from unit.loop.memory_world import PROMPTS
 from unit.loop.test_context import full, purpose

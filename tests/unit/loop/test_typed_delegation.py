@@ -23,8 +23,8 @@ from cadre.prompting.tool_text import (
 )
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Task
+from cadre.spec.kinds import sections
 from cadre.spec.member_call import call_schema
-from cadre.spec.sections import sections
 from harness.texts import holds
 from kinds.code.build import asks, code_call, yielded
 from kinds.plan.build import plan

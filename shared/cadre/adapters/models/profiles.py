@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cadre.adapters.models.failure import Refusal, may_refuse
-from cadre.spec.model import ModelSpec
-from cadre.spec.profile import PROFILE_KEYS, Profile, with_keys
+from cadre.spec.model import PROFILE_KEYS, ModelSpec, Profile, with_keys
 
 _TABLE = Path(__file__).parent / "profiles.yaml"
 

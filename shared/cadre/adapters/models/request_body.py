@@ -10,8 +10,7 @@ from cadre.adapters.models.sent_messages import chat_messages
 from cadre.engine.context.context_budget import answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.spec.answer_schema import is_strict
-from cadre.spec.model import ModelSpec
-from cadre.spec.profile import Profile, TokenLimit
+from cadre.spec.model import ModelSpec, Profile, TokenLimit
 from cadre.spec.schema_form import typed
 
 TOKEN_LIMITS = get_args(TokenLimit)

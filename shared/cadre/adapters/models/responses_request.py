@@ -7,7 +7,7 @@ endpoint gave beside its texts and calls.
 from collections.abc import Mapping
 from typing import Any
 
-from cadre.engine.answers.items import without_items
+from cadre.engine.model_request import without_items
 
 ENCRYPTED = "reasoning.encrypted_content"
 """What a request includes to get reasoning that can be sent back to an endpoint that stores nothing."""

@@ -4,9 +4,8 @@ order that strict templates accept too."""
 import hashlib
 from typing import Any
 
-from cadre.engine.answers.items import without_items
-from cadre.engine.model_request import ChatMessage
-from cadre.spec.profile import Profile
+from cadre.engine.model_request import ChatMessage, without_items
+from cadre.spec.model import Profile
 
 BRIDGE = "I have read the results."
 """What the model says between a tool's result and a message of the user, for endpoints that want a word there."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
-from cadre.engine.budget import too_little_for
+from cadre.engine.budget import share, too_little_for
 from cadre.engine.calls.approval import rule_on
 from cadre.engine.calls.call_check import (
     CallNotAllowed,
@@ -15,16 +15,16 @@ from cadre.engine.calls.call_check import (
     check_call,
     check_delegation,
 )
-from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import refusal_of, refused_alike
 from cadre.engine.kind import kind_of
 from cadre.engine.policies.judge import Wanted
-from cadre.engine.policies.passing import passed_to_part
+from cadre.engine.policies.passing import passed_to_member, passed_to_part
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import call_id
+from cadre.spec.member_call import ADDITIONAL, TASK, inputs_of
 
 ALONE = (
     "`final_answer` must be the only call of a step: the other calls of this step are being made."
@@ -128,3 +128,32 @@ def _open_part(run: Run, part: RunPart, call: str) -> ev.AnyEvent:
         return ev.CallRefused(call=call, name=run.agent, error=error.info)
     passes = passed_to_part(run, part.task, part.inputs)
     return ev.DelegateStarted(call=call, member=run.agent, task=part.task, inputs=part.inputs, passes=passes)
+
+
+def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCalled | ev.DelegateStarted:
+    """The event of a call that was checked; a member's share is still to be set."""
+    if name in run.tools:
+        return ev.ToolCalled(call=call, tool=name, arguments=arguments)
+    # A model may name a variable in place of the whole object.
+    further = kind_of(run).arguments(run, {ADDITIONAL: arguments.get(ADDITIONAL)})
+    inputs = inputs_of({**arguments, **further})
+    told = kind_of(run).arguments(run, {TASK: arguments[TASK]})[TASK]
+    passes = passed_to_member(run, name, told, inputs)
+    return ev.DelegateStarted(call=call, member=name, task=arguments[TASK], inputs=inputs, passes=passes)
+
+
+def shared_out(run: Run, opened: list[ev.AnyEvent]) -> list[ev.AnyEvent]:
+    """The calls with each member's share of the budget; one that is held back gets what is left later."""
+    if run.budget is None:
+        return opened
+    members = sum(
+        isinstance(event, ev.DelegateStarted)
+        or (isinstance(event, ev.ApprovalRequested) and event.kind == "member")
+        for event in opened
+    )
+    return [
+        msgspec.structs.replace(event, budget=share(run, members))
+        if isinstance(event, ev.DelegateStarted)
+        else event
+        for event in opened
+    ]

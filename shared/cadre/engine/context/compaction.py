@@ -6,7 +6,7 @@ many steps: messages only grow in between, and a long run costs in proportion to
 """
 
 from cadre.engine.answers.reasoning import for_people
-from cadre.engine.calls.last_word import calls_alone
+from cadre.engine.calls.calls_in_text import calls_alone
 from cadre.engine.context.context_budget import summary_tokens, to_cover
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import fit

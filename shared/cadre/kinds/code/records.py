@@ -8,7 +8,7 @@ from cadre.engine.context.images import images_of
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork, SandboxTurn
 from cadre.kinds.code import section
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by, task_prompt
-from cadre.kinds.purposes import STEPWISE
+from cadre.kinds.tool_calling.records import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.usage import Usage

@@ -18,17 +18,21 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.goals.records import GoalsState, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
-from cadre.kinds.iteration.parse import THINK, Iteration, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
-from cadre.kinds.iteration.thinking import last_action, thinking_question
-from cadre.kinds.iteration.toolset import (
+from cadre.kinds.iteration.view import (
+    THINK,
+    Iteration,
     ask_in_next_form,
+    contract_of,
     in_form,
+    is_whole,
     iteration_schema,
+    last_action,
     name_in_toolset,
     offered_schemas,
+    read_iteration,
+    thinking_question,
 )
-from cadre.kinds.iteration.variables import contract_of
 from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo

@@ -4,14 +4,15 @@ A step is a call of a tool or member, or a run of this agent without a plan of i
 journal; people may edit what has not begun.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from cadre.engine.answers.answer_form import last_answer_form, last_answer_of
-from cadre.engine.answers.json_text import ReadingError
+from cadre.engine.answers.json_text import ReadingError, read_array
 from cadre.engine.answers.truncation import cut_off
+from cadre.engine.calls.call_check import CallNotAllowed, as_written, check_arguments, input_schema
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import known_room
@@ -19,24 +20,21 @@ from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit
 from cadre.engine.contract import delegation_problems
 from cadre.engine.draft import Draft
-from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Chat, Kind, StepAccount
+from cadre.engine.kind import Chat, Editable, EditNotAllowed, Kind, StepAccount
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState, MessageStep, RecalledStep
-from cadre.kinds.plan.edits import edited_items
-from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, state_of
-from cadre.kinds.plan.offered import check_actions, plan_schema, read_plan, strange_steps
+from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, edited_items, fold_plan, state_of
 from cadre.kinds.plan.progress import PlanProgress
 from cadre.kinds.plan.records import PlanItem, PlanMade, PlanNote, PlanState
-from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of, prompt_terms
+from cadre.kinds.plan.section import EXECUTE, PlanStep, ResultCall, plan_of, prompt_terms
 from cadre.kinds.plan.steps import PlanError, as_steps, numbered
 from cadre.kinds.plan.values import PLAN as GIVEN
 from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state, task_fields, told_items
-from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
+from cadre.kinds.workflow.fold import StepOutcome, outcome_of
 from cadre.protocol.messages import Decision, Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import (
@@ -51,7 +49,8 @@ from cadre.spec.contract import (
     read_problems,
 )
 from cadre.spec.expression_types import Typed, shape_of
-from cadre.spec.expressions import templates_in
+from cadre.spec.expressions import check_template, templates_in
+from cadre.spec.member_call import ADDITIONAL, TASK
 
 
 class PlanKind(Kind):
@@ -407,3 +406,64 @@ def _call_problems(step: PlanStep, reach: TeamReach) -> Iterator[tuple[str, str]
             yield "args", f"{callee.who} needs {', '.join(lacks)}: add it"
     elif step.action in reach.agents:
         yield from delegation_problems(reach.agents[step.action], step.args, "args")
+
+
+def read_plan(content: str) -> list[str | PlanStep]:
+    """The steps that a model has written. Raises ReadingError."""
+    try:
+        return as_steps(read_array(content, "steps"))
+    except PlanError as error:
+        raise ReadingError(str(error)) from error
+
+
+def strange_steps(run: Run, steps: Iterable[PlanStep]) -> list[PlanStep]:
+    """Return the steps whose actions are neither there nor away."""
+    known = {EXECUTE, *run.tools, *run.members, *run.missing}
+    return [step for step in steps if step.action not in known]
+
+
+def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
+    """Raises PlanError for a step that nobody can do, or whose arguments can be seen to be wrong."""
+    known = [EXECUTE, *run.tools, *run.members]
+    for step in steps:
+        if strange_steps(run, [step]):
+            raise PlanError(
+                f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}"
+            )
+        _check_arguments(run, step)
+        # Of what is not there at the moment nobody knows whether it is a tool, which needs none.
+        if step.action not in {*run.tools, *run.missing} and not step.task.strip():
+            raise PlanError(f"Step {step.step} says no task")
+
+
+def _check_arguments(run: Run, step: PlanStep) -> None:
+    """Raises PlanError where what the action takes is known, and no template may become anything."""
+    schema = input_schema(run, step.action) if step.action != EXECUTE else None
+    if schema is None or check_template(step.args):
+        return
+    arguments = step.args
+    if step.action not in run.tools:
+        arguments = as_written(run, step.action, {TASK: step.task, ADDITIONAL: step.args})
+    try:
+        check_arguments(step.action, schema, arguments)
+    except CallNotAllowed as error:
+        raise PlanError(f"Step {step.step}: {error}") from error
+
+
+def plan_schema(run: Run) -> Schema:
+    """JSON Schema of a plan that the run's model writes."""
+    number = {"type": "integer", "minimum": 1}
+    step = {
+        "step": number,
+        "action": {"type": "string", "enum": [EXECUTE, *run.tools, *run.members]},
+        "task": {"type": "string"},
+        "args": {"type": "object"},
+        "details": {"type": "string"},
+        "needs": {"type": "array", "items": number},
+    }
+    item = {"type": "object", "properties": step, "required": ["step", "action", "task", "needs"]}
+    return {
+        "type": "object",
+        "properties": {"steps": {"type": "array", "items": item}},
+        "required": ["steps"],
+    }

@@ -9,10 +9,9 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.answer_form import last_answer_form
-from cadre.engine.answers.json_form import form_after, form_of
+from cadre.engine.answers.answer_form import form_after, form_of, last_answer_form
 from cadre.engine.answers.json_text import ReadingError, is_closed
-from cadre.engine.calls.call_edits import edited_calls, edits_as_text, proposed_calls
+from cadre.engine.calls.approval import edited_calls, edits_as_text, proposed_calls
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
 from cadre.engine.context.observation import observation_of
@@ -26,16 +25,16 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.solution.parse import Solution, read_solution
 from cadre.kinds.solution.records import (
+    KIND,
     FormRefused,
     ProposedCall,
     SolutionProposed,
     SolutionState,
     SolutionStep,
+    solution_of,
 )
-from cadre.kinds.solution.schema import solution_schema
-from cadre.kinds.solution.section import KIND, solution_of
+from cadre.kinds.solution.schema import Solution, read_solution, solution_schema
 from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.tool_text import to_json
 from cadre.protocol.codes import ErrorCode

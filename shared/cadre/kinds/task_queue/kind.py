@@ -11,26 +11,36 @@ from cadre.engine.answers.reasoning import for_people
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.observation import clip
 from cadre.engine.draft import Draft
-from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.graph import MODEL, agent_graph, goal_nodes
-from cadre.engine.kind import Chat, Kind, StepAccount
+from cadre.engine.kind import Chat, Editable, EditNotAllowed, Kind, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
-from cadre.kinds.iteration.parse import THINK, as_text, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
-from cadre.kinds.iteration.thinking import last_action, thinking_question
-from cadre.kinds.iteration.toolset import ask_in_next_form, name_in_toolset, offered_schemas
-from cadre.kinds.iteration.variables import contract_of
-from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
+from cadre.kinds.iteration.view import (
+    THINK,
+    as_text,
+    ask_in_next_form,
+    contract_of,
+    is_whole,
+    last_action,
+    name_in_toolset,
+    offered_schemas,
+    read_iteration,
+    step_messages,
+    thinking_messages,
+    thinking_question,
+    thought_messages,
+)
 from cadre.kinds.task_queue import view
-from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
 from cadre.kinds.task_queue.queue import (
     MAX_RESULT_CHARS,
     QUEUE_EVENTS,
+    editable_queue,
+    edited_tasks,
     first_tasks,
     in_order,
     new_task,

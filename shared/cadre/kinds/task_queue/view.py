@@ -13,7 +13,7 @@ from cadre.engine.parts import with_inputs
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.iteration import view
-from cadre.kinds.iteration.toolset import in_form, iteration_schema
+from cadre.kinds.iteration.view import in_form, iteration_schema
 from cadre.kinds.task_queue.records import DoneTask, QueueState, QueueStep, queue_of
 from cadre.prompting.tool_text import to_json
 

@@ -23,7 +23,6 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.stepwise import Stepwise
-from cadre.kinds.tool_calling.arguments import with_values
 from cadre.prompting.tool_text import to_call
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
@@ -124,3 +123,14 @@ def shown_call(run: Run) -> str:
 
 STOP_SEQUENCES = ["\nObservation:", "\nCalling tools:"]
 """smolagents' stop sequences for tool-calling agents, as lines begin with them: JSON holds no line break in a text."""
+
+
+def with_values(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with every text that names a variable replaced by the variable's value."""
+    variables = run.task.inputs if run.task else {}
+    if not variables:
+        return arguments
+    return {
+        name: variables[value] if isinstance(value, str) and value in variables else value
+        for name, value in arguments.items()
+    }

@@ -1,11 +1,17 @@
-"""What the kind `tool_calling` declares: it keeps nothing of its own."""
+"""What the kind `tool_calling` declares: it keeps no state."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by, task_prompt
-from cadre.kinds.purposes import STEPWISE
 from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
+
+STEPWISE: Mapping[str, str] = {
+    "act": "thinking",
+    "plan": "planning",
+    "final": "writing the final answer",
+}
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:

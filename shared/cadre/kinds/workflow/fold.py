@@ -1,10 +1,11 @@
-"""What events make of a run's place in its workflow."""
+"""What events make of a run's place in its workflow, and which outcome a closed call gives its step."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.engine.calls.fold_calls import failure_of
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
@@ -21,6 +22,7 @@ from cadre.kinds.workflow.records import (
     WorkflowStepNote,
 )
 from cadre.kinds.workflow.section import EachAction, ParallelAction, action_of, workflow_of
+from cadre.protocol.messages import ErrorInfo
 
 PERSONS_WORD = {"approved": "yes", "corrected": "yes", "rejected": "no", "expired": "expired"}
 """The label that a verdict is."""
@@ -177,3 +179,37 @@ def _next_undo(state: WorkflowState, event: WorkflowStepFinished) -> WorkflowSta
         failed = [*failed, ending.undone.step]
     ending = msgspec.structs.replace(ending, failed=failed, undone=state.undo[-1] if state.undo else None)
     return msgspec.structs.replace(state, ending=ending, undo=state.undo[:-1])
+
+
+class StepOutcome(NamedTuple):
+    """What a step gave: a value, or an error."""
+
+    value: Any = None
+    error: ErrorInfo | None = None
+    label: str = ""
+    """Which of its ways it leads."""
+    target: str = ""
+    """The step that this way leads to, as far as that is settled; "" is the end."""
+
+
+def outcome_of(call: CallState, closed: ev.AnyEvent) -> StepOutcome:
+    """Return the call's value or error. A member that used up its steps and found nothing has failed."""
+    match closed:
+        case ev.ToolAnswered(output=output, error=None):
+            return StepOutcome(output)
+        case ev.ToolAnswered(error=error):
+            return StepOutcome(error=error)
+        case ev.DelegateFinished() as report:
+            failure = failure_of(report)
+            if report.state == "max_steps_error" and report.output is None:
+                failure = ErrorInfo("max-steps", "It used up its steps and found nothing.")
+            if failure is None:
+                return StepOutcome(report.output)
+            return StepOutcome(error=report.error or failure)
+        case ev.ApprovalDecided() if call.kind == "question":
+            word = word_of(closed)
+            return StepOutcome(word, label=word["answer"])
+        case ev.CallRefused(error=refusal):
+            return StepOutcome(error=refusal)
+        case _:
+            return StepOutcome(error=call.error)

@@ -16,15 +16,12 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.workflow.actions import OVERDUE, PAUSE
+from cadre.kinds.workflow.actions import OVERDUE, PAUSE, after_part, part_of
 from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
 from cadre.kinds.workflow.edges import all_edges, may_end
-from cadre.kinds.workflow.fold import fold_workflow, not_undone, state_of
-from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
-from cadre.kinds.workflow.parts import after_part, part_of
+from cadre.kinds.workflow.fold import StepOutcome, fold_workflow, not_undone, outcome_of, state_of
 from cadre.kinds.workflow.records import AnswerParsed, WorkflowState, WorkflowStepNote
-from cadre.kinds.workflow.replies import read_answer, read_label, read_tool_arguments
-from cadre.kinds.workflow.request import ask_for_step
+from cadre.kinds.workflow.request import ask_for_step, read_answer, read_label, read_tool_arguments
 from cadre.kinds.workflow.section import (
     ACTIONS,
     AskAction,

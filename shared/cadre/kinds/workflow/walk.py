@@ -5,8 +5,7 @@ from typing import Any
 
 from cadre.engine.draft import Draft
 from cadre.kinds.workflow.actions import PAUSE, begin_action, way_after
-from cadre.kinds.workflow.fold import state_of, unsure_steps
-from cadre.kinds.workflow.outcome import StepOutcome
+from cadre.kinds.workflow.fold import StepOutcome, state_of, unsure_steps
 from cadre.kinds.workflow.records import AnswerParsed, UndoBegun, WorkflowState, WorkflowStepFinished
 from cadre.kinds.workflow.section import (
     AgentAction,

@@ -9,8 +9,7 @@ import msgspec
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.draft import Draft
-from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Absent, Chat, Kind, Signalled
+from cadre.engine.kind import Absent, Chat, Editable, EditNotAllowed, Kind, Signalled
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev

@@ -12,8 +12,7 @@ from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed, 
 from cadre.adapters.models.probing.report import Probe
 from cadre.adapters.models.sent_messages import BRIDGE, chat_messages
 from cadre.adapters.models.too_long import excess_of
-from cadre.spec.model import ModelSpec
-from cadre.spec.profile import Profile, ReasoningBack
+from cadre.spec.model import ModelSpec, Profile, ReasoningBack
 
 _ANSWER_TOKENS = 200
 _HUGE_ANSWER_TOKENS = 100_000_000
