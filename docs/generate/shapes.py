@@ -8,8 +8,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import UnsetType
 
-from cadre.api.directory import IndexState, LiveAgent, LiveSandbox, LiveTool, Load, Replica, ServiceQueue
-from cadre.api.rollouts import RolloutChange, RolloutView
+from cadre.api.directory import (
+    IndexState,
+    LiveAgent,
+    LiveSandbox,
+    LiveTool,
+    Load,
+    Replica,
+    RolloutChange,
+    RolloutView,
+    ServiceQueue,
+)
 from cadre.api.runs import Accepted, Approval, RunDetail, RunResult, RunSummary, SentRequest, TraceTree
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta

@@ -6,7 +6,7 @@ Those of the kinds of agents are here too, by the names of their classes, also o
 # ruff: noqa: I001 - one import for all names that are exported again
 from typing import TYPE_CHECKING, Any, get_args
 
-from cadre.client.event import Event as Event
+from cadre.client.events import Event as Event
 from cadre.journal.events import (
     AnswerChecked as AnswerChecked,
     AnswerProposed as AnswerProposed,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cadre.client.answer_texts import AnswerTexts
-from cadre.client.event import Event
+from cadre.client.events import AnswerTexts, Event
 
 
 def called(purpose: str = "act", step: int = 1, attempt: int = 1, run: str = "r") -> Event:

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from cadre.adapters.local_stack import logs_folder
 from cadre.cli.run_view.run_text import steps_text, summary
 from cadre.cli.team.logs import command as show_logs
-from cadre.cli.terminal.answer import as_text, print_text, printable
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import as_text, print_text, printable, table
 
 CALL: dict[str, Any] = {"id": "r_1_0", "name": "search", "kind": "tool", "arguments": {"query": "münze"}}
 

@@ -25,7 +25,7 @@ BUSY: Answer = (503, PROBLEM, {"detail": "NATS did not answer"})
 
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr("cadre.client.run_requests._PAUSES_SECONDS", (0.01, 0.01, 0.01, 0.01))
+    monkeypatch.setattr("cadre.client.transport._PAUSES_SECONDS", (0.01, 0.01, 0.01, 0.01))
     with playing(monkeypatch) as server:
         server.answer("POST /v1/runs", {"id": "r1", "agent": "boss", "state": "running"})
         server.answer("POST /v1/runs/r1/cancel", {"id": "r1", "state": "running"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.models.failure import Refusal, failed_status, retry_after, root_cause, shown_url
-from cadre.adapters.models.images import image_type
+from cadre.adapters.models.openai_model import image_type
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.spec.model import ModelSpec
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cadre.api.rollouts import RolloutChange
+from cadre.api.directory import RolloutChange
 from cadre.journal.run import Phase, Run
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import Record, Task, UserMessage

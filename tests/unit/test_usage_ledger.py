@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.api.directory import Dimension
 from cadre.api.runs import RunSummary
-from cadre.api.statistics import Dimension
 from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.kinds.code.records import BlockFinished

@@ -11,8 +11,8 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from cadre.api.directory import Dimension, Figures, FiguresRow
 from cadre.api.runs import RunSummary
-from cadre.api.statistics import Dimension, Figures, FiguresRow
 from cadre.errors import RunIndexBuilding
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelLost

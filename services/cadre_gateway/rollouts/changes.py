@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from cadre.api.rollouts import RolloutChange
+from cadre.api.directory import RolloutChange
 from cadre.protocol.rollout import SLOTS, Rollout, Share
 
 WHOLE = 100

@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
-from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
+from cadre.api.directory import RevisionView, RolloutChange, RolloutView
 from cadre.engine.toolset import offered_cards
 from cadre.errors import Fenced
 from cadre.ports import Clock

@@ -11,9 +11,20 @@ from msgspec.structs import replace
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey
-from cadre.api.directory import AgentLoad, IndexRebuild, IndexState, LiveAgent, Load, QueueLoad
-from cadre.api.rollouts import AgentLag, RolloutChange, RolloutView
-from cadre.api.statistics import Dimension, Figures, Statistics
+from cadre.api.directory import (
+    AgentLag,
+    AgentLoad,
+    Dimension,
+    Figures,
+    IndexRebuild,
+    IndexState,
+    LiveAgent,
+    Load,
+    QueueLoad,
+    RolloutChange,
+    RolloutView,
+    Statistics,
+)
 from cadre.ports import Clock
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample

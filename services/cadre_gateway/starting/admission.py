@@ -12,8 +12,8 @@ from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.fenced_value import NatsStartClaims
 from cadre.adapters.nats.streams.store_watch import NatsStorage
+from cadre.api.directory import Figures
 from cadre.api.runs import RunSummary
-from cadre.api.statistics import Figures
 from cadre.automation.standing_budget import BudgetSpec, BudgetState, BudgetUse
 from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Clock

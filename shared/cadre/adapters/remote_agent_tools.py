@@ -9,13 +9,12 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from cadre.adapters.a2a.task import without_files
 from cadre.protocol.a2a import cancel_tool, get_tool, send_tool
 from cadre.protocol.files import decode_data_url
 from cadre.protocol.tagged import for_people
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import Tool, ToolOptions, tool
-from cadre.tools.files import File
+from cadre.tools.files import FILE_KEY, File
 
 
 class RemoteMessage(NamedTuple):
@@ -133,3 +132,15 @@ def make_tools(
         return await served().cancel(ctx, task_id)
 
     return [send_message, get_task, cancel_task]
+
+
+def without_files(value: Any, files: list[File]) -> Any:
+    """The value with the name of each file in its place; the files themselves are added to `files`."""
+    if isinstance(value, list):
+        return [without_files(item, files) for item in value]
+    if isinstance(value, dict) and value.keys() == {FILE_KEY}:
+        files.append(File.from_json(value))
+        return files[-1].name or files[-1].info.ref
+    return (
+        {key: without_files(item, files) for key, item in value.items()} if isinstance(value, dict) else value
+    )

@@ -58,8 +58,7 @@ def _tasks(spec: AgentSpec, section: RemoteSpec, folder: Path) -> RemoteTasks:
         link = Link(spec.name, section.nats, folder)
         link.check()
         return PromptedTasks(spec, section, link, read_settings().prefix)
-    from cadre.adapters.a2a.client import RemoteClient
-    from cadre.adapters.a2a.remote_tasks import A2ATasks
+    from cadre.adapters.a2a.client import A2ATasks, RemoteClient
 
     client = RemoteClient(spec.name, section, folder)
     client.check()

@@ -1,4 +1,5 @@
-"""The agents, tools and sandboxes of a deployment, and the state of its index, as the HTTP API shows them."""
+"""The agents, tools and sandboxes of a deployment, their rollouts and their usage, and the state of its index, as
+the HTTP API shows them."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from cadre.protocol.cards import CallMeaning
 from cadre.spec.contract import ContractProblem
@@ -220,3 +222,127 @@ class IndexState(msgspec.Struct, kw_only=True):
     """As long as the gateway reads what is older than itself: lists answer `503` meanwhile."""
     rebuild: IndexRebuild | None = None
     """The last one of this process."""
+
+
+Dimension = Literal["day", "team", "agent", "user", "session", "model", "tool"]
+"""Dimensions of the sums. A `team` is named by the agent of its trees' roots."""
+
+
+class Figures(msgspec.Struct, kw_only=True):
+    """Sums over what journals tell."""
+
+    runs: int = 0
+    """That have ended, those of members too."""
+    failed: int = 0
+    """Of these: neither successful nor cancelled."""
+    model_calls: int = 0
+    unpriced_calls: int = 0
+    """Of these: nobody told what the model costs, so that they are in no cost."""
+    tool_calls: int = 0
+    tool_failures: int = 0
+    """Of these: ended with an error or in no time."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    """In the currency of the price table."""
+
+    @property
+    def tokens(self) -> int:
+        """Input and output."""
+        return self.input_tokens + self.output_tokens
+
+    def add(self, more: Figures) -> None:
+        """Adds other sums to these."""
+        for name in Figures.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(more, name))
+
+
+class FiguresRow(Figures, kw_only=True):
+    """The sums of one combination of what they are taken by; the other dimensions are not there."""
+
+    day: str | UnsetType = UNSET
+    """Of UTC, such as 2026-11-22."""
+    team: str | UnsetType = UNSET
+    """Agent of the tree's root; "" where it is not known any more."""
+    agent: str | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    """"" for runs that work for nobody in particular."""
+    session: str | UnsetType = UNSET
+    """"" without one, and for days whose sessions are not kept apart any more."""
+    model: str | UnsetType = UNSET
+    """As the endpoint names it; "" for what is no model call."""
+    tool: str | UnsetType = UNSET
+    """"" for what is no tool call."""
+
+
+class Statistics(msgspec.Struct, kw_only=True):
+    """Sums over a time. Times are Unix seconds."""
+
+    since: float
+    until: float
+    by: list[Dimension]
+    rows: list[FiguresRow]
+    total: Figures
+
+
+class RolloutChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One change of a rollout: exactly one of `to`, `rollback`, `adopt` and `end`."""
+
+    to: str | None = None
+    """The revision that gets `weight` of a hundred new runs: its digits, or so many of the first that it is the only
+    one. The others share the rest as before."""
+    weight: int | None = None
+    """Goes with `to`: what is left out is neither none of them nor all."""
+    rest: str | None = None
+    """The revision that gets all of the rest."""
+    rollback: bool = False
+    """The youngest revision that gets new runs gets none any more."""
+    adopt: str | None = None
+    """The revision whose runs the revision `by` goes on with; `by` itself gives them back."""
+    by: str | None = None
+    anyway: bool = False
+    """Goes with `to`: gives the revision its share although something cannot work with it that works with others."""
+    end: bool = False
+    """Ends the rollout once there is one revision left: from then on any replica takes any run."""
+    version: int | None = None
+    """That of the rollout that was looked at: when there is another one by now nothing is changed."""
+
+
+class RevisionView(msgspec.Struct, kw_only=True):
+    """A revision of an agent."""
+
+    revision: str
+    weight: int | None
+    """Of a hundred new runs those that it gets; null where it has no part in a rollout."""
+    state: Literal["live", "opening", "open", "closing"]
+    """`live`: without a part in a rollout. `opening` and `closing` while its queue is made and removed."""
+    replicas: int
+    open_runs: int | None
+    """Its runs that have begun and not ended; null while the gateway has no index of runs to know that by."""
+    waiting: int
+    """Messages in its own queue."""
+    adopted_by: str = ""
+    """The revision that goes on with its runs."""
+    schemas: str = ""
+    """Digest of what its tools say of themselves at the moment, to hold against that of a run; empty where it has no
+    live replica, or no tool of it is there."""
+
+
+class AgentLag(msgspec.Struct, frozen=True):
+    """Work that waits for the replicas of an agent."""
+
+    lag: int
+    """Messages that wait for them or are in their hands."""
+
+
+class RolloutView(msgspec.Struct, kw_only=True):
+    """The shares of an agent's runs that its revisions take."""
+
+    agent: str
+    version: int
+    """0 where there never was a rollout."""
+    active: bool
+    revisions: list[RevisionView]
+    """The oldest first; behind those of the rollout others that are live or have open runs."""
+    warnings: list[str]
+    """Problems, each with its remedy."""

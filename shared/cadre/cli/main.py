@@ -83,11 +83,14 @@ _MODULES = {
         for verb, name in {"tell": "tell", "signal": "send_signal", "cancel": "cancel"}.items()
     },
     "resume": "fork:resume",
-    "graph": "check:graph",
+    "check": "up:check",
+    "graph": "up:graph",
     "verify": "replay:verify",
     "test": "replay:test",
     "restore": "backup:restore_command",
-    **{verb: f"definitions:{verb}" for verb in ("trigger", "budget", "notice")},
+    **{verb: f"definitions:{verb}" for verb in ("schedule", "trigger", "budget", "notice")},
+    "queue": "edits:queue",
+    "plan": "edits:plan",
     "audit": "keys:audit",
     "retire": "rollout:retire",
     "sweep": "rollout:sweep",
@@ -186,8 +189,8 @@ def _add_short_forms(group: click.Group) -> None:
 def _report(error: Exception) -> int:
     """Prints the error as one line on stderr, with CADRE_DEBUG its traceback as well; returns the exit code."""
     # Here, so that `--help` need not read settings.
-    from cadre.cli.terminal.answer import print_text
     from cadre.cli.terminal.outcome import error_line
+    from cadre.cli.terminal.output import print_text
     from cadre.settings import debugging
 
     message, code = error_line(error)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         Unauthorized,
         Unreachable,
     )
-    from cadre.client.event import Event
-    from cadre.client.follow_runs import follow, new_runs
+    from cadre.client.events import Event, follow, new_runs
     from cadre.client.run_handle import AsyncRunHandle
     from cadre.client.sync_client import Client, RunHandle
     from cadre.protocol.memory import Remembered, Selection
@@ -88,8 +87,7 @@ _HOMES = {
         "Unauthorized",
         "Unreachable",
     ),
-    "cadre.client.event": ("Event",),
-    "cadre.client.follow_runs": ("follow", "new_runs"),
+    "cadre.client.events": ("Event", "follow", "new_runs"),
     "cadre.client.run_handle": ("AsyncRunHandle",),
     "cadre.client.sync_client": ("Client", "RunHandle"),
     "cadre.protocol.memory": ("Remembered", "Selection"),

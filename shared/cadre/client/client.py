@@ -1,23 +1,91 @@
 """The gateway's Python client: starts runs, finds them, decides on calls, asks who is there."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime, timedelta
 from io import BytesIO
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
-from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
+from cadre.api.automations import BudgetView, NoticeView, ScheduleView, TriggerView
+from cadre.api.directory import Dimension, LiveAgent, LiveSandbox, LiveTool, Statistics
 from cadre.api.runs import RunSummary
-from cadre.api.statistics import Dimension, Statistics
-from cadre.client.definitions import Definitions
 from cadre.client.run_handle import AsyncRunHandle
 from cadre.client.run_options import StartOptions, WantedRuns, list_query, start_body
-from cadre.client.run_requests import PAGE_SIZE, RunRequests
-from cadre.client.transport import RUNS, typed
+from cadre.client.transport import PAGE_SIZE, RUNS, RunRequests, Transport, typed
 from cadre.options import explained
 from cadre.protocol.memory import Found, Receipt, Remembered, SearchRequest, Selection
+
+
+class Definitions(Transport):
+    """Every method raises ClientError: NotFound for a name that there is not, InvalidRequest for a wrong key."""
+
+    async def schedules(self) -> list[ScheduleView]:
+        """All schedules, by name, each with its next tick."""
+        return typed((await self.request("GET", "/v1/schedules"))["schedules"], list[ScheduleView])
+
+    async def schedule(self, name: str, *, upcoming: int = 5) -> ScheduleView:
+        """One schedule with so many next ticks and what became of its last ones."""
+        path = f"/v1/schedules/{name}"
+        return typed(await self.request("GET", path, params={"next": upcoming}), ScheduleView)
+
+    async def put_schedule(self, name: str, spec: Mapping[str, Any]) -> ScheduleView:
+        """Makes or replaces a schedule by the keys of its file: `agent`, `task`, `cron` or `every`, …"""
+        return typed(await self.request("PUT", f"/v1/schedules/{name}", json=dict(spec)), ScheduleView)
+
+    async def remove_schedule(self, name: str) -> None:
+        """Removes a schedule; its runs go on."""
+        await self.request("DELETE", f"/v1/schedules/{name}")
+
+    async def triggers(self) -> list[TriggerView]:
+        """All triggers, by name."""
+        return typed((await self.request("GET", "/v1/triggers"))["triggers"], list[TriggerView])
+
+    async def trigger(self, name: str) -> TriggerView:
+        """One trigger."""
+        return typed(await self.request("GET", f"/v1/triggers/{name}"), TriggerView)
+
+    async def put_trigger(self, name: str, spec: Mapping[str, Any]) -> TriggerView:
+        """Makes or replaces a trigger by the keys of its file: `agent`, `task`, `subject` or `webhook`, …"""
+        return typed(await self.request("PUT", f"/v1/triggers/{name}", json=dict(spec)), TriggerView)
+
+    async def remove_trigger(self, name: str) -> None:
+        """Removes a trigger; runs that it started go on."""
+        await self.request("DELETE", f"/v1/triggers/{name}")
+
+    async def notices(self) -> list[NoticeView]:
+        """All notices, by name."""
+        return typed((await self.request("GET", "/v1/notices"))["notices"], list[NoticeView])
+
+    async def notice(self, name: str) -> NoticeView:
+        """One notice."""
+        return typed(await self.request("GET", f"/v1/notices/{name}"), NoticeView)
+
+    async def put_notice(self, name: str, spec: Mapping[str, Any]) -> NoticeView:
+        """Makes or replaces a notice by the keys of its file: `url`, `secret_env`, `events`, …"""
+        return typed(await self.request("PUT", f"/v1/notices/{name}", json=dict(spec)), NoticeView)
+
+    async def remove_notice(self, name: str) -> None:
+        """Removes a notice; what is on its way is not delivered."""
+        await self.request("DELETE", f"/v1/notices/{name}")
+
+    async def budgets(self) -> list[BudgetView]:
+        """All standing budgets, by name, with what is used of them."""
+        return typed((await self.request("GET", "/v1/budgets"))["budgets"], list[BudgetView])
+
+    async def budget(self, name: str) -> BudgetView:
+        """One budget."""
+        return typed(await self.request("GET", f"/v1/budgets/{name}"), BudgetView)
+
+    async def put_budget(self, name: str, spec: Mapping[str, Any]) -> BudgetView:
+        """Makes or replaces a budget by the keys of its file: `window`, `tokens` or `cost`, `user`, …"""
+        return typed(await self.request("PUT", f"/v1/budgets/{name}", json=dict(spec)), BudgetView)
+
+    async def remove_budget(self, name: str) -> None:
+        """Removes a budget."""
+        await self.request("DELETE", f"/v1/budgets/{name}")
+
 
 T = TypeVar("T")
 

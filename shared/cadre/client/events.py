@@ -1,17 +1,60 @@
-"""Reads the event stream of a run to its end, across lost connections."""
+"""The events of runs: read from the stream across lost connections, typed, their texts put together, followed."""
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator
-from typing import Literal
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import httpx2
+import msgspec
 
-from cadre.client.answer_texts import AnswerTexts
 from cadre.client.errors import Unreachable
-from cadre.client.event import Event
-from cadre.client.transport import answer_of
+from cadre.client.transport import Transport, answer_of
+from cadre.journal.parts import JournalEvent
+from cadre.journal.unions import event_from
+from cadre.options import explained, explained_function
+from cadre.protocol.deltas import Delta
+
+
+@explained({"text": "match event.body: it is a Delta where type is 'delta'"})
+class Event(NamedTuple):
+    """One event of a run's stream: its type, and the JSON that goes with it (docs/http-api.md)."""
+
+    type: str
+    data: dict[str, Any]
+
+    @property
+    def run(self) -> str:
+        """Id of the run that it is about: the one that is followed, or one below it."""
+        return str(self.data.get("run", ""))
+
+    @property
+    def agent(self) -> str:
+        """Name of that run's agent; "" of `end`."""
+        return str(self.data.get("agent", ""))
+
+    @property
+    def seq(self) -> int | None:
+        """Where to go on behind it (`after`); None of `delta` and `end`, which are not stored."""
+        return self.data.get("seq") if "event" in self.data else None
+
+    @property
+    def at(self) -> float | None:
+        """When it was journaled, in Unix seconds; None of `delta` and `end`."""
+        return self.data.get("at")
+
+    @property
+    def body(self) -> JournalEvent | Delta | None:
+        """What it says, as a class of `cadre.events`; None of `end`, and of what this version does not know."""
+        try:
+            if self.type == "delta":
+                return msgspec.convert(self.data, Delta)
+            return event_from(self.data.get("event"))
+        except msgspec.ValidationError:
+            return None
+
 
 View = Literal["events", "rows"]
 """What a stream has: the events of the journals, or what each entry has changed of the rows (`cadre.views.rows`)."""
@@ -120,3 +163,152 @@ async def _read(
             # A frame that only says `retry:` arrives as an event without data.
             new = event.data and resumption.is_new(event)
             yield Event(event.event, json.loads(event.data)) if new else None
+
+
+@dataclass
+class _OpenAnswer:
+    """An answer that is being written."""
+
+    call: tuple[object, ...]
+    text: str = ""
+    """The text so far."""
+    pieces: int = 0
+    is_whole: bool = True
+    """Whether no piece was missed so far; else the rest waits for the end of the answer."""
+
+
+class AnswerTexts:
+    """Passes events on such that the deltas of each answer are its whole text, in order and without repetition.
+
+    An attempt that came to nothing has no answer: its pieces stay, and those of the next have a higher `attempt`.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, _OpenAnswer] = {}
+        """By run."""
+
+    def complete(self, event: Event) -> Iterator[Event]:
+        """Yields the event unless it is a piece out of its order; before `model.answered` a delta with what is
+        missing."""
+        if event.type == "delta":
+            if self._is_next(event.data):
+                yield event
+            return
+        if event.type == "model.called":
+            self._open[event.run] = _OpenAnswer(_call_of(event.data["event"]))
+        elif event.type == "model.answered":
+            yield from self._rest(event)
+        yield event
+
+    def _is_next(self, delta: dict[str, Any]) -> bool:
+        answer = self._open.get(delta["run"])
+        if answer is None or answer.call != _call_of(delta):
+            return False
+        if not answer.is_whole or delta["seq"] <= answer.pieces:
+            return False
+        if delta["seq"] > answer.pieces + 1:
+            answer.is_whole = False
+            return False
+        answer.pieces += 1
+        answer.text += delta["text"]
+        return True
+
+    def _rest(self, event: Event) -> Iterator[Event]:
+        answered = event.data["event"]
+        answer = self._open.pop(event.run, None)
+        if answer is None or answer.call != _call_of(answered):
+            answer = _OpenAnswer(_call_of(answered))
+        content = str(answered.get("content") or "")
+        if content.startswith(answer.text) and len(content) > len(answer.text):
+            step, attempt, purpose = answer.call
+            delta = {
+                "run": event.run,
+                "agent": event.agent,
+                "step": step,
+                "attempt": attempt,
+                "purpose": purpose,
+                "text": content[len(answer.text) :],
+                "seq": answer.pieces + 1,
+            }
+            yield Event("delta", delta)
+
+
+def _call_of(said: dict[str, Any]) -> tuple[object, ...]:
+    """The model call of its run that a delta or an event is about."""
+    return said.get("step"), said.get("attempt"), said.get("purpose", "")
+
+
+_PAGE_SIZE = 200
+
+LATE_SECONDS = 300.0
+"""How much later a run may appear in the list than others that were asked for after it: clocks differ."""
+
+
+@explained_function
+async def follow(
+    run: str, *, gateway: str | None = None, after: int = 0, patience: float = 60.0
+) -> AsyncGenerator[Event, None]:
+    """Yields every event of the run and of all runs below it, from its beginning until `end`.
+
+    `event.type` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
+    JSON that goes with it (docs/http-api.md). To go on where you stopped, keep `event.data["seq"]` of the last event
+    and pass it as `after`. A lost connection is taken up again for `patience` seconds. Without `gateway`, the one of
+    CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises ClientError.
+    """
+    async with Transport(gateway) as transport:
+        reading = read_events(transport.http, run, patience=patience, after=str(after or ""))
+        async with contextlib.aclosing(reading):
+            async for event in reading:
+                yield event
+
+
+@explained_function
+async def new_runs(
+    agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
+) -> AsyncGenerator[str, None]:
+    """Yields the ids of root runs, of one agent or of all, that are asked for from now on; polls every `every` seconds.
+
+    A gateway that does not answer is asked again for `patience` seconds. Raises ClientError.
+    """
+    known: dict[str, float] | None = None
+    """Runs that were there before or have been told of, with when they were asked for, as far as is looked back."""
+    since: float | None = None
+    backoff = Backoff(patience)
+    async with Transport(gateway) as transport:
+        while True:
+            try:
+                listed = await _started_runs(transport, agent, since)
+            except Unreachable:
+                if not await backoff.wait():
+                    raise
+                continue
+            backoff.reset()
+            before = listed if known is None else known
+            for identity in reversed([run for run in listed if run not in before]):
+                yield identity
+            known = {**before, **listed}
+            if known:
+                since = max(known.values()) - LATE_SECONDS
+                known = {run: at for run, at in known.items() if at >= since}
+            await asyncio.sleep(every)
+
+
+async def _started_runs(transport: Transport, agent: str | None, since: float | None) -> dict[str, float]:
+    """When the runs were asked for that were so at or after `since`, newest first; without it, those around the
+    newest."""
+    found: dict[str, float] = {}
+    query = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
+    while True:
+        page = await transport.request("GET", "/v1/runs", params=query)
+        asked = {str(run["id"]): _asked_at(run) for run in page["runs"]}
+        found |= asked
+        if since is None and asked:
+            since = max(asked.values()) - LATE_SECONDS
+        if page["next"] is None or since is None or min(asked.values(), default=since) < since:
+            return {run: at for run, at in found.items() if since is None or at >= since}
+        query["before"] = str(page["next"])
+
+
+def _asked_at(run: dict[str, Any]) -> float:
+    """Return when the run was asked for: unlike its beginning that never changes."""
+    return float(run["asked_at"])

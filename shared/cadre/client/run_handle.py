@@ -21,11 +21,9 @@ from cadre.api.runs import (
     TraceTree,
 )
 from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
-from cadre.client.event import Event
-from cadre.client.events import View, read_events
+from cadre.client.events import Event, View, read_events
 from cadre.client.run_options import ForkOptions, fork_body
-from cadre.client.run_requests import RunRequests
-from cadre.client.transport import RUNS, typed
+from cadre.client.transport import RUNS, RunRequests, typed
 from cadre.options import explained
 from cadre.protocol.messages import CallEdit, MessageMode
 from cadre.tools.json_types import as_answer

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 from cadre.api.runs import State
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
 from cadre.client.client import HINTS, AsyncClient
-from cadre.client.event import Event
+from cadre.client.events import Event
 from cadre.client.run_handle import RUN_HINTS, AsyncRunHandle
 from cadre.client.run_options import ForkOptions, StartOptions
 from cadre.options import explained

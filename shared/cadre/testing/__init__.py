@@ -4,12 +4,17 @@ from cadre.client.errors import RunCancelled, RunFailed
 from cadre.journal.arrivals import Toolset
 from cadre.ports import ModelReply
 from cadre.testing.blocking_team import BlockingTeam, BlockingTeamRun
-from cadre.testing.crash_points import CrashOutcome, crash_points
-from cadre.testing.models import FunctionModel, ScriptedModel, TestModel, answer, call
-from cadre.testing.records import cancel, report, result, task, timer
-from cadre.testing.scripted_model import ModelServer, running_model
-from cadre.testing.simulated_run import SimulatedRun
-from cadre.testing.team import Team, TeamCall
+from cadre.testing.models import (
+    FunctionModel,
+    ModelServer,
+    ScriptedModel,
+    TestModel,
+    answer,
+    call,
+    running_model,
+)
+from cadre.testing.simulated_run import SimulatedRun, cancel, report, result, task, timer
+from cadre.testing.team import CrashOutcome, Team, TeamCall, crash_points
 from cadre.testing.team_run import TeamRun, TeamRunWaits
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 from cadre.api.runs import Edited, State
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
-from cadre.client.event import Event
+from cadre.client.events import Event
 from cadre.client.run_options import StartOptions
 from cadre.journal import events as ev
 from cadre.journal.run import Run

@@ -1,18 +1,27 @@
-"""Models for tests: one that calls every tool once, one that plays a script, one that a function decides for."""
+"""Models for tests: one that calls every tool once, one that plays a script, one that a function decides for, and
+the scripted model as a process."""
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
+import httpx2
 import msgspec
 
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.errors import SetupError
 from cadre.journal.events import RequestedCall
 from cadre.options import explained, explained_function
 from cadre.ports import Model, ModelReply, OnText
 from cadre.protocol.usage import Usage
+from cadre.settings import child_environment
 from cadre.tools.example_values import example
 
 Reply = ModelReply | RequestedCall | Sequence[RequestedCall] | str | Exception
@@ -146,3 +155,49 @@ async def say(reply: Reply, on_text: OnText) -> ModelReply:
             reply, usage=Usage(input_tokens=10, output_tokens=1), model=reply.model
         )
     return reply
+
+
+class ModelServer:
+    """A running scripted model. `url` is its base URL, for `CADRE_MODEL_URL`, and ends in /v1."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._base = url.removesuffix("/v1")
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The requests so far, each with the rule that answered it. Waits until none is open any more."""
+        answer = httpx2.get(f"{self._base}/script/journal", params={"settled": 10}, timeout=15)
+        answer.raise_for_status()
+        lines: list[dict[str, Any]] = answer.json()
+        return lines
+
+    def reset(self) -> None:
+        """Clears the journal and begins the script anew."""
+        httpx2.post(f"{self._base}/script/reset", timeout=15).raise_for_status()
+
+
+@contextmanager
+def running_model(*options: str | Path, **environment: str) -> Iterator[ModelServer]:
+    """Starts `cadre scripted-model` with these options on a free port, and stops it at the end.
+
+    Raises SetupError when it does not start; it says why on standard error.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cadre_scripted_model", "--port", "0", *map(str, options)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=child_environment(**environment),
+    )
+    assert process.stdout is not None
+    with process.stdout as output:
+        try:
+            line = output.readline()
+            found = re.search(r"http://\S+", line)
+            if found is None:
+                raise SetupError(f"the scripted model did not start: it said {line!r}")
+            yield ModelServer(found[0])
+        finally:
+            process.terminate()
+            code = process.wait(timeout=10)
+    if code:
+        raise RuntimeError(f"the scripted model ended with exit code {code}")

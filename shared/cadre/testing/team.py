@@ -1,10 +1,11 @@
-"""A team in one process, for tests and notebooks: production's decisions and deliveries on streams in memory."""
+"""A team in one process, for tests and notebooks: production's decisions and deliveries on streams in memory; also
+with a process killed behind each record in turn."""
 
 import asyncio
 import itertools
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -36,12 +37,11 @@ from cadre.spec.answer_schema import misfits
 from cadre.spec.durations import checked_seconds
 from cadre.spec.kinds import facts_of
 from cadre.spec.model import with_calls
-from cadre.testing.in_memory_deployment import MAX_FILE_BYTES, InMemoryDeployment, ModelAsked
+from cadre.testing.in_memory_deployment import MAX_FILE_BYTES, InMemoryDeployment, ModelAsked, TeamWorld
 from cadre.testing.in_memory_process import InMemoryProcess
 from cadre.testing.in_memory_streams import GivenUp
 from cadre.testing.models import AnyModel, ScriptedModel, TestModel, model_of
 from cadre.testing.team_run import ALL, TeamRun
-from cadre.testing.team_world import TeamWorld
 from cadre.tools.loading import FILE_MODULE, AnyTool, load_tools, tools_of
 
 if TYPE_CHECKING:
@@ -494,3 +494,38 @@ def _content(url: str) -> bytes:
     found = decode_data_url(url)
     assert found is not None  # the client has made it
     return found.data
+
+
+class CrashOutcome(NamedTuple):
+    """What came of a scenario in which a process was killed."""
+
+    after: int
+    """The number of the record behind which, or before which, it died; 0 for the play without a death."""
+    killed: str
+    """The process, by its name."""
+    value: Any
+    """What the scenario returned."""
+    team: Team
+    """The team at its end, to be asserted on."""
+
+
+async def crash_points(
+    make: Callable[[], Team], play: Callable[[Team], Awaitable[Any]], *, before: bool = False
+) -> AsyncIterator[CrashOutcome]:
+    """Yields the outcome of `play` on a new team undisturbed, then one for each record that a process of it stored.
+
+    async for outcome in crash_points(make_team, lambda team: team.run("clerk", "Pay the bill.")):
+        assert outcome.value == "paid"
+        assert len(paid) == 1
+
+    With `before`, a process dies before each of the records instead of behind it.
+    """
+    async with make() as team:
+        value = await play(team)
+        records = team.stores
+        yield CrashOutcome(0, "", value, team)
+    for after in range(1, records + 1):
+        async with make() as team:
+            (team.crash_before if before else team.crash_after)(after)
+            value = await play(team)
+            yield CrashOutcome(after, ", ".join(team.kills), value, team)

@@ -10,7 +10,7 @@ import msgspec
 
 from cadre.api.runs import Edited, RunDetail, State
 from cadre.client.errors import InvalidRequest, OutputMismatch, RunCancelled, RunFailed, TimedOut
-from cadre.client.event import Event
+from cadre.client.events import Event
 from cadre.engine.budget import gained
 from cadre.engine.calls.approval import check_correction
 from cadre.engine.calls.call_check import CallNotAllowed
@@ -28,7 +28,7 @@ from cadre.protocol.topology import is_within, parent_of, tree_of
 from cadre.protocol.usage import Usage
 from cadre.structs import made
 from cadre.telemetry.tracing.ids import trace_id
-from cadre.testing.team_world import TeamWorld
+from cadre.testing.in_memory_deployment import TeamWorld
 from cadre.tools.json_types import as_answer
 from cadre.views.run_summary import apply_event, first_summary
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.team.check import graph
+from cadre.cli.team.up import graph
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from cadre.cli.team.check import graph
+from cadre.cli.team.up import graph
 from harness.texts import holds
 
 HEAD = (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.team.check import graph
+from cadre.cli.team.up import graph
 from cadre.errors import SpecError
 from cadre.kinds.workflow.section import ToolAction, action_of, workflow_of
 from cadre.spec.agent_file import read_agent

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cadre.api.statistics import Figures
+from cadre.api.directory import Figures
 from cadre.automation.automation_file import automation_of
 from cadre.automation.standing_budget import BudgetSpec, BudgetUse, TimeWindow, budget_happenings
 from cadre.errors import SpecError

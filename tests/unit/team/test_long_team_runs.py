@@ -6,7 +6,7 @@ import pytest
 
 from cadre import Agent, Limits, tool
 from cadre.delivery.codec import decode
-from cadre.testing import Team, answer, call, team_world
+from cadre.testing import Team, answer, call, in_memory_deployment
 
 STEPS = 60
 WRITER = Agent(
@@ -32,7 +32,7 @@ async def test_waiting_for_a_run_reads_no_entry_at_every_change(monkeypatch: pyt
         read += 1
         return decode(data, kind)
 
-    monkeypatch.setattr(team_world, "decode", counted)
+    monkeypatch.setattr(in_memory_deployment, "decode", counted)
     script = [*(call("count_words", text=f"one two {n}") for n in range(STEPS)), answer("counted")]
     async with Team([WRITER], [count_words], script) as team:
         run = await team.start("writer", "Count.")

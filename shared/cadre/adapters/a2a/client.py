@@ -1,5 +1,7 @@
-"""Calls of JSON-RPC to one remote agent, by version 1.0 of A2A."""
+"""A client of A2A 1.0: calls of JSON-RPC to one remote agent, and its tasks, begun and continued by messages."""
 
+import base64
+import binascii
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,10 +11,15 @@ import httpx2
 import msgspec
 
 from cadre.adapters.http_options import http_options
+from cadre.adapters.remote_agent_tools import RemoteMessage, without_files
 from cadre.adapters.secret_references import References
 from cadre.errors import CadreError, SettingError, SetupError
 from cadre.protocol.a2a import MESSAGES_ONCE
+from cadre.protocol.tagged import for_people
 from cadre.spec.remote_agent import RemoteSpec
+from cadre.tools.context import ToolContext
+from cadre.tools.decorator import CallInterrupted
+from cadre.tools.files import File
 from cadre.versions import same_minor
 
 VERSION = "1.0"
@@ -196,3 +203,180 @@ def _why(status: int, url: str) -> str:
     if status in (401, 403):
         return f"{url} answers {status}: give a key in `headers`"
     return f"{url} answers {status}, and not as A2A {VERSION}"
+
+
+class A2ATasks:
+    """The tasks of the agent behind a client (`RemoteTasks`). Methods raise RemoteRefused too."""
+
+    def __init__(self, agent: str, client: RemoteClient) -> None:
+        self._agent = agent
+        self._client = client
+
+    async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
+        """Sends a message. Raises CallInterrupted when nobody knows whether it has arrived."""
+        parts = await message_of(ctx, message.text, message.data, message.images)
+        said = {"messageId": message.id, **message.task, **parts}
+        if ctx.deliveries > 1 and not await self._knows_messages():
+            raise CallInterrupted(f"whoever sent a message to {self._agent} has died of it or been stopped")
+        params = {"message": said, "configuration": {"returnImmediately": True, "historyLength": 0}}
+        try:
+            return task_of(await self._client.call("SendMessage", params, ctx.traceparent))
+        except RemoteAgentUnreachable as error:
+            if error.may_have_arrived and not await self._knows_messages():
+                raise CallInterrupted(
+                    f"{error}; its card does not say that a message can be sent again"
+                ) from error
+            return {"lost": str(error)}
+
+    async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
+        """Asks for a task; the protocol has no cursor."""
+        return await self._asked("GetTask", {"id": task, "historyLength": 0}, ctx)
+
+    async def cancel(self, ctx: ToolContext, task: str) -> dict[str, Any]:
+        """Ends a task."""
+        return await self._asked("CancelTask", {"id": task}, ctx)
+
+    async def _asked(self, method: str, params: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
+        """The task that the method answers with, or why the agent cannot be reached."""
+        try:
+            return task_of(await self._client.call(method, params, ctx.traceparent))
+        except RemoteAgentUnreachable as error:
+            return {"lost": str(error)}
+
+    async def _knows_messages(self) -> bool:
+        try:
+            return await self._client.knows_messages()
+        except (RemoteAgentUnreachable, RemoteRefused):
+            return False  # nobody says so
+
+
+MOST_INLINE_BYTES = 32 * 1024
+"""A larger answer is a file: a run decides by what its journal holds whole."""
+_MOST_SAID_CHARS = 2_000
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    text: str | None = None
+    raw: str | None = None
+    url: str | None = None
+    data: Any = msgspec.UNSET
+    filename: str = ""
+    media_type: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    parts: list[_Part] = []
+
+
+class _Status(msgspec.Struct, frozen=True):
+    state: str
+    message: _Message = _Message()
+
+
+class _Artifact(msgspec.Struct, frozen=True):
+    parts: list[_Part] = []
+
+
+class _Task(msgspec.Struct, frozen=True, rename="camel"):
+    id: str
+    status: _Status
+    context_id: str = ""
+    artifacts: list[_Artifact] = []
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    task: _Task | None = None
+    message: _Message | None = None
+
+
+def task_of(result: Any) -> dict[str, Any]:
+    """The fields of a `RemoteTask`, from what a method has answered; a message in place of a task is the whole answer.
+
+    Raises RemoteRefused for what is neither.
+    """
+    try:
+        sent = msgspec.convert(result, _Sent)
+        if sent.message is not None:
+            return _found("completed", answer=_answer(sent.message.parts))
+        task = sent.task or msgspec.convert(result, _Task)
+    except msgspec.ValidationError as error:
+        raise RemoteRefused(f"what the remote agent answers is no task of A2A: {error}") from error
+    status = task.status
+    state = status.state.removeprefix("TASK_STATE_").lower()
+    said = "\n".join(part.text for part in status.message.parts if part.text is not None)
+    found = _found(state, task=task.id, context=task.context_id, said=said[:_MOST_SAID_CHARS])
+    if state == "completed":
+        parts = [part for artifact in task.artifacts for part in artifact.parts]
+        return found | {"answer": _answer(parts or status.message.parts)}
+    asked = [part.data for part in status.message.parts if part.data is not msgspec.UNSET]
+    if state == "input_required" and asked and len(msgspec.json.encode(asked)) <= MOST_INLINE_BYTES:
+        return found | {"asked": asked}
+    return found
+
+
+def _found(state: str, **fields: Any) -> dict[str, Any]:
+    return {"state": state, **fields}
+
+
+def _answer(parts: list[_Part]) -> Any:
+    """The value of the only part, the text of all, or the list of their values."""
+    values = [_value(part) for part in parts]
+    if not values:
+        return ""
+    if all(isinstance(value, str) for value in values):
+        values = ["\n".join(values)]
+    found = [_inline(value, MOST_INLINE_BYTES // len(values)) for value in values]
+    return found[0] if len(found) == 1 else found
+
+
+def _value(part: _Part) -> Any:
+    if part.text is not None:
+        return part.text
+    if part.raw is not None:
+        try:
+            return File(base64.b64decode(part.raw), name=part.filename, media_type=part.media_type)
+        except binascii.Error as error:
+            raise RemoteRefused(f"a file of the remote agent is not Base64: {error}") from error
+    if part.url is not None:
+        about = {"url": part.url, "name": part.filename, "media_type": part.media_type}
+        return {key: value for key, value in about.items() if value}
+    return None if part.data is msgspec.UNSET else part.data
+
+
+def _inline(value: Any, most: int) -> Any:
+    """The value, or a file of what is longer."""
+    if isinstance(value, File):
+        return value
+    data = msgspec.json.encode(value)
+    if len(data) <= most:
+        return value
+    if isinstance(value, str):
+        return File(value.encode(), name="answer.txt", media_type="text/plain")
+    return File(data, name="answer.json", media_type="application/json")
+
+
+async def message_of(ctx: ToolContext, text: str, data: list[Any], images: list[str]) -> dict[str, Any]:
+    """The message without its ids. Files are sent with their content, in `data` their names stand for them. Raises
+    BlobMissing."""
+    files: list[File] = []
+    parts: list[dict[str, Any]] = [{"text": text}] if text else []
+    for value in data:
+        told = for_people(without_files(value, files))
+        parts.append({"data": told, "mediaType": "application/json"})
+    for image in images:
+        if image.startswith("blob:"):
+            files.append(File.from_json(image))
+        else:
+            parts.append(_linked(image))
+    for file in files:
+        await ctx.fetch(file)
+        about = {"mediaType": file.media_type} | ({"filename": file.name} if file.name else {})
+        parts.append({"raw": base64.b64encode(file.data).decode(), **about})
+    return {"role": "ROLE_USER", "parts": parts or [{"text": " "}]}
+
+
+def _linked(image: str) -> dict[str, Any]:
+    if not image.startswith("data:"):
+        return {"url": image, "mediaType": "image/*"}
+    kind, _, content = image.removeprefix("data:").partition(";base64,")
+    return {"raw": content, "mediaType": kind}

@@ -1,6 +1,7 @@
 """Any OpenAI-compatible endpoint as a Model, through the `openai` client."""
 
 import asyncio
+import base64
 import contextlib
 import logging
 import re
@@ -29,7 +30,6 @@ from cadre.adapters.models.failure import (
     refused_call,
     shown_url,
 )
-from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.profiles import taught_by
 from cadre.adapters.models.raw_answer import RawAnswer
@@ -40,7 +40,7 @@ from cadre.adapters.models.usage import estimated
 from cadre.engine.answers.reasoning import for_people, has_tag, lacks_opening
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
 from cadre.engine.model_request import ModelRequest
-from cadre.errors import ModelRefused, ModelUnavailable, SettingError
+from cadre.errors import BlobMissing, ModelRefused, ModelUnavailable, SettingError
 from cadre.ports import Blobs, Confirm, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.spec.model import ModelSpec
@@ -401,3 +401,43 @@ def _shorter(spec: ModelSpec, limit: int, excess: Excess) -> int:
         if least < limit:
             return least
     return limit // 4
+
+
+async def with_images(messages: list[dict[str, Any]], blobs: Blobs) -> list[dict[str, Any]]:
+    """The messages with each `blob:` image as a `data:` URL. Raises ModelRefused."""
+    return [await _with_images(message, blobs) for message in messages]
+
+
+async def _with_images(message: dict[str, Any], blobs: Blobs) -> dict[str, Any]:
+    parts = message.get("content")
+    if not isinstance(parts, list):
+        return message
+    return {**message, "content": [await _resolved(part, blobs) for part in parts]}
+
+
+async def _resolved(part: Any, blobs: Blobs) -> Any:
+    image = part.get("image_url") if isinstance(part, dict) and part.get("type") == "image_url" else None
+    if not isinstance(image, dict) or not str(image.get("url", "")).startswith("blob:"):
+        return part
+    try:
+        data = await blobs.get(image["url"])
+    except BlobMissing as error:
+        raise ModelRefused(f"an image of the conversation is gone: {error}") from error
+    kind = image_type(data)
+    if kind is None:
+        raise ModelRefused(f"{image['url']} is no image that a model can read: use PNG, JPEG, GIF or WebP")
+    url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    return {**part, "image_url": {**image, "url": url}}
+
+
+def image_type(data: bytes) -> str | None:
+    """The MIME type that the first bytes of an image tell."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return None

@@ -13,10 +13,9 @@ import msgspec
 
 from cadre.adapters.tool_entries import load_entry
 from cadre.cli.checks.exported_run import exported_files, live_revision, prompts_of, read_exported_run
-from cadre.cli.terminal.answer import print_status
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration, output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_status, table
 from cadre.deploy.team_file import TeamSpec, read_team
 from cadre.errors import CadreError, CommandFailed, ExitCode, SpecError
 from cadre.journal import events as ev

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.output import print_text
 from cadre.errors import ExitCode
 from cadre.loop.try_policies import AssumedPlan, TriedCall, tried
 from cadre.protocol.cards import ToolCard

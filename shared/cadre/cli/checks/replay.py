@@ -19,10 +19,9 @@ from cadre.cli.checks.exported_run import (
     replayed,
     team_files,
 )
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, table
 from cadre.delivery.hash_chain import ChainCheck
 from cadre.errors import CommandFailed, ExitCode
 from cadre.loop.rebase import TeamFiles

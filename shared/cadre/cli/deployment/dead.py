@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.views.words import brief
 

@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 import click
 
-from cadre.api.statistics import Dimension
+from cadre.api.directory import Dimension
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import table
 from cadre.errors import CommandFailed
 from cadre.views.words import number
 

@@ -7,7 +7,7 @@ import click
 
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration, output_option, print_json
-from cadre.cli.terminal.table import moment, table
+from cadre.cli.terminal.output import moment, table
 from cadre.protocol.access import ROLE_NAMES
 
 

@@ -9,10 +9,9 @@ from typing import Any, BinaryIO, get_args
 import click
 import msgspec
 
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import WHOLE_ID, Gateway
 from cadre.cli.terminal.options import output_option, print_json, with_options
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.protocol.messages import MemoryScope
 from cadre.views.words import brief

@@ -7,11 +7,10 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
-from cadre.cli.terminal.answer import print_text
+from cadre.api.directory import RevisionView, RolloutChange, RolloutView
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 
 _HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED", "SCHEMAS"]

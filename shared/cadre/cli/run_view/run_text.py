@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.output import as_text
 from cadre.journal.parts import KindStep
 from cadre.journal.unions import close
 from cadre.views.words import brief, call_text, error_text, number, seconds

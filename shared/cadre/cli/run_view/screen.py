@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from cadre.cli.terminal.answer import print_text, printable
+from cadre.cli.terminal.output import print_text, printable
 from cadre.protocol.topology import is_within
 from cadre.protocol.usage import Usage
 from cadre.views.rows import Line, Row, RowsChanged, run_key

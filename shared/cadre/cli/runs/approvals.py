@@ -8,7 +8,7 @@ import click
 from cadre.cli.runs.ask import PATH, decide
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import json_object, key_values, output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import table
 from cadre.views.words import brief, call_text, seconds
 
 _call = click.argument("call")

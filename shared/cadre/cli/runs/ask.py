@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadre.cli.run_view.screen import RunTree, Screen
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import json_object, print_json
+from cadre.cli.terminal.output import print_text
 from cadre.client.errors import ClientError, InvalidRequest
 from cadre.errors import CommandFailed, ExitCode
 from cadre.views.rows import Row, run_key

@@ -11,10 +11,9 @@ from urllib.parse import quote
 
 import click
 
-from cadre.cli.terminal.answer import print_text, size_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, size_text, table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.tools.workspace import WrongPath, normal_path
 

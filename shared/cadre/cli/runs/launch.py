@@ -15,9 +15,9 @@ import msgspec
 
 from cadre.cli.run_view.screen import RunTree, Screen, screen
 from cadre.cli.runs.ask import Asker, should_ask
-from cadre.cli.terminal.answer import as_text, print_text
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.outcome import exit_code
+from cadre.cli.terminal.output import as_text, print_text
 from cadre.client.errors import ClientError
 from cadre.client.transport import RUNS
 from cadre.errors import CommandFailed, ExitCode

@@ -10,7 +10,7 @@ import click
 
 from cadre.cli.runs.launch import launch
 from cadre.cli.terminal.options import bound_options, bounds, following_options, key_values, text_values, utf8
-from cadre.client.data_urls import URL_PREFIXES, data_url
+from cadre.client.run_options import URL_PREFIXES, data_url
 
 
 @click.command("run")

@@ -12,10 +12,9 @@ from click.core import ParameterSource
 from cadre.api.runs import RunOrder, State
 from cadre.cli.run_view.run_text import state, tokens, took
 from cadre.cli.runs.files import output_file
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.views.words import brief
 

@@ -17,9 +17,9 @@ from cadre.cli.run_view.run_text import (
 )
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import Detached, print_outcome, watch
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.output import print_text
 from cadre.errors import CommandFailed, ExitCode
 
 

@@ -21,7 +21,7 @@ from cadre.adapters.models.failure import shown_url
 from cadre.adapters.oidc import OidcProvider, check_packages, read_oidc_settings
 from cadre.adapters.tool_entries import is_agents_file
 from cadre.api.directory import SKEW_SHOWN_SECONDS, away_text, skew_lines
-from cadre.cli.terminal.answer import printable
+from cadre.cli.terminal.output import printable
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
 from cadre.deploy.team_file import read_team

@@ -10,7 +10,7 @@ from zlib import crc32
 import click
 
 from cadre.adapters import local_stack
-from cadre.cli.terminal.answer import print_status, printable
+from cadre.cli.terminal.output import print_status, printable
 from cadre.errors import CommandFailed, ExitCode
 
 _COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]

@@ -12,8 +12,8 @@ import yaml
 from cadre.adapters.local_stack import model_settings
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport, Probe
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import Duration, output_option, print_json
+from cadre.cli.terminal.output import print_text
 from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.service.tested_models import keep_report
 from cadre.spec.agent_file import read_agent

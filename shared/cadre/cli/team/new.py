@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import table
 from cadre.deploy.team_file import read_team
 from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.local.shipped_teams import files_of, shipped_team, shipped_teams

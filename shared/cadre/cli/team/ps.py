@@ -8,10 +8,9 @@ import click
 import msgspec
 
 from cadre.api.directory import LiveAgent, Replica, away_text, skew_lines
-from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.output import print_text, table
 from cadre.views.words import brief
 
 

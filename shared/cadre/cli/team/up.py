@@ -1,4 +1,5 @@
-"""`cadre up`: NATS and all services of a team on this machine, until Ctrl-C."""
+"""`cadre up`: NATS and all services of a team on this machine, until Ctrl-C; `cadre check`: what is wrong with its
+files; `cadre graph`: what an agent consists of."""
 
 import asyncio
 import os
@@ -8,31 +9,34 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from cadre.adapters import local_stack
 from cadre.cli.automation.definitions import add_file
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import print_outcome, watch
-from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
-from cadre.cli.terminal.answer import as_text, discard_output, print_status
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import Duration
+from cadre.cli.terminal.options import Duration, output_option, print_json
+from cadre.cli.terminal.output import as_text, discard_output, print_status, printable
 from cadre.deploy.team_file import Demo, TeamSpec, read_team
-from cadre.errors import CommandFailed, ExitCode
+from cadre.engine.kind import deciding_kind
+from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack, advice
 from cadre.local.python_team import is_module, write_team
 from cadre.local.reload import Reloader
 from cadre.local.shipped_teams import DEMO, shipped_team
-from cadre.local.team_check import team_problems
+from cadre.local.team_check import FileProblem, check_files, team_problems
 from cadre.local.users import StackUsers
 from cadre.settings import child_environment
+from cadre.spec.agent_file import read_agent
 from cadre.spec.names import TEAM_FILE
 
 GATEWAY_PORT = 8080
@@ -317,3 +321,49 @@ async def _finished(what: str, words: list[str], seconds: float, **options: Any)
         return ExitCode.FAILED
     click.echo(f"cadre: {what} {'passed' if code == 0 else f'failed with exit code {code}'}", err=True)
     return ExitCode.OK if code == 0 else ExitCode.FAILED
+
+
+_COLOURS = {"error": "red", "missing": "red", "warning": "yellow"}
+
+
+@click.command("check")
+@click.argument("team", type=click.Path(path_type=Path), default=".")
+@output_option("text")
+def check(team: Path, output: str) -> int:
+    """Check TEAM: a folder with a team.yaml, such a file, or the file of one agent. Nothing is started.
+
+    Exit code 1 for errors and for what is missing; warnings alone are none.
+    """
+    found = check_files(team)
+    if output == "json":
+        print_json(msgspec.to_builtins(found))
+    else:
+        print_problems(found)
+        counts = Counter(problem.level for problem in found)
+        click.echo(
+            ", ".join(f"{level}: {count}" for level, count in counts.items()) or f"{team}: all is well"
+        )
+    return ExitCode.FAILED if any(problem.level != "warning" for problem in found) else ExitCode.OK
+
+
+def print_problems(problems: Sequence[FileProblem], *, err: bool = False) -> None:
+    """Prints each problem on a line: its level, file, place, and text."""
+    for problem in problems:
+        file = Path(problem.file)
+        shown = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else problem.file
+        where = f"{shown}: {problem.path}: " if problem.path else f"{shown}: "
+        level = click.style(f"{problem.level:<7}", fg=_COLOURS[problem.level])
+        click.echo(f"{level}  {printable(where + problem.text)}", err=err)
+
+
+@click.command("graph")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def graph(file: Path) -> int:
+    """Print what the agent in FILE consists of as a Mermaid diagram."""
+    try:
+        spec = read_agent(file)
+    except SpecError as error:
+        raise CommandFailed(str(error), ExitCode.USAGE) from error
+    for line in deciding_kind(spec).graph(spec):
+        click.echo(line)
+    return ExitCode.OK
