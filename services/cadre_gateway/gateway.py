@@ -27,7 +27,7 @@ from cadre_gateway.index.usage_ledger import Totals, UsageLedger
 from cadre_gateway.projector import IndexRebuilder, LedgerSnapshots
 from cadre_gateway.retention import Janitor
 from cadre_gateway.rollouts.keeper import RolloutKeeper
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import LiveFeeds
 
 if TYPE_CHECKING:
     from cadre.adapters.otlp import LiveSpans

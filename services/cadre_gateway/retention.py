@@ -16,8 +16,7 @@ from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.messages import Erased, Lifecycle
 from cadre_gateway.index.database.port import SqlQuery
-from cadre_gateway.index.run_index import RunIndex, apply_erasure
-from cadre_gateway.index.saved import PendingErasure
+from cadre_gateway.index.run_index import PendingErasure, RunIndex, apply_erasure
 
 log = logging.getLogger("cadre.janitor")
 

@@ -46,10 +46,9 @@ from cadre.settings import (
 from cadre_gateway import SENDER
 from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
-from cadre_gateway.access.gate import Access
+from cadre_gateway.access.gate import Access, RateLimits
 from cadre_gateway.access.makers import Makers
 from cadre_gateway.access.oidc_sessions import SessionRenewal, SigningKeys
-from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.scheduler import RunStarter
@@ -58,8 +57,7 @@ from cadre_gateway.doors.open_doors import listening_doors, open_doors, routers_
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import IndexSettings, open_database
-from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.saved import ends_of_readers
+from cadre_gateway.index.run_index import RunIndex, ends_of_readers
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.projector import IndexRebuilder, LedgerFeed, LedgerSnapshots, Projector
 from cadre_gateway.reading.directory import LiveContracts
@@ -67,8 +65,7 @@ from cadre_gateway.reading.left_queues import LeftQueues
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import BodyMemory
 from cadre_gateway.retention import Janitor
-from cadre_gateway.rollouts.contracts import RevisionContracts
-from cadre_gateway.rollouts.editor import RolloutEditor
+from cadre_gateway.rollouts.editor import RevisionContracts, RolloutEditor
 from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.routes import (
     access,
@@ -92,7 +89,7 @@ from cadre_gateway.steering.approvals import ApprovalDecisions, Approvals, HeldC
 from cadre_gateway.steering.run_end import Eraser, RunEnd
 from cadre_gateway.steering.steer import RecordSender, Steering
 from cadre_gateway.streaming.event_stream import EventStreams
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import LiveFeeds
 from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import RunImporter
 

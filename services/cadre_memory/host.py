@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import Queue, ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
@@ -31,16 +30,14 @@ from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import open_embedder
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.scopes import Caller
-from cadre_memory.index.store import Store
-from cadre_memory.index.vector_index import IndexRefused, Schema
+from cadre_memory.index.vector_index import IndexRefused, Schema, Store
 from cadre_memory.operations.expiry import ErasureListener, expire_periodically
 from cadre_memory.operations.reembed import Reembedder
 from cadre_memory.operations.search import Searcher
 from cadre_memory.operations.writing import ChunkEmbedder, Sweeper, Writer
 from cadre_memory.settings import MemorySettings
-from cadre_memory.tools.cards import CARDS
 from cadre_memory.tools.keep import Workers
-from cadre_memory.tools.memories import CallHandler, Memories, ResourceSearch
+from cadre_memory.tools.memories import CARDS, CallHandler, Memories, ResourceSearch
 from cadre_memory.tools.requests import RequestHandlers
 
 log = logging.getLogger("cadre.memory")

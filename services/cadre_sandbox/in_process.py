@@ -5,11 +5,10 @@ import secrets
 from cadre.ports import Blobs, Bus, Clock, QuarantineStore
 from cadre.runtime.code_calls import CodeCallHandler
 from cadre.testing.in_memory_deployment import CodeRunning
-from cadre_sandbox.host import new_sandbox, start_sandbox
+from cadre_sandbox.host import new_sandbox, read_sandbox_settings, start_sandbox
 from cadre_sandbox.serving.exchange import AnswerBuilder
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
-from cadre_sandbox.settings import read_sandbox_settings
 
 _SECRET = secrets.token_bytes()
 """Of all pools in this process: a sandbox that takes the place of a killed one goes on with it."""

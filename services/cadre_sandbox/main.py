@@ -10,9 +10,8 @@ from cadre.service import frame
 from cadre.service.extras import check_extras
 from cadre.service.platform import Platform
 from cadre.settings import read_settings
-from cadre_sandbox.host import SandboxHost, new_sandbox, start_sandbox
+from cadre_sandbox.host import SandboxHost, SandboxSettings, new_sandbox, read_sandbox_settings, start_sandbox
 from cadre_sandbox.interpreters.contract import TIERS
-from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
 
 
 @click.command("sandbox")

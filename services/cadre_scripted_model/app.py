@@ -16,8 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cadre_scripted_model import MODEL_ID
-from cadre_scripted_model.paced_response import NOT_AN_AI_HEADERS, PacedResponse
-from cadre_scripted_model.replies import error_body, model_list
+from cadre_scripted_model.replies import NOT_AN_AI_HEADERS, PacedResponse, error_body, model_list
 from cadre_scripted_model.request import BadRequest, ErrorReply, RequestView, read_request
 from cadre_scripted_model.request_log import LogLine, RequestLog
 from cadre_scripted_model.responses import read_responses_request

@@ -15,8 +15,7 @@ from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.app import ReplySource, build_app
 from cadre_scripted_model.record_replay import Cassettes
 from cadre_scripted_model.request_log import RequestLog
-from cadre_scripted_model.script import Script, read_script
-from cadre_scripted_model.script_player import ScriptPlayer
+from cadre_scripted_model.script_player import Script, ScriptPlayer, read_script
 
 BANNER = (
     "Scripted model: canned replies, not an AI."

@@ -16,7 +16,7 @@ import msgspec
 
 from cadre.adapters.http_options import http_options
 from cadre.errors import SettingError
-from cadre_scripted_model.paced_response import ConnectionCut, PacedResponse
+from cadre_scripted_model.replies import ConnectionCut, PacedResponse
 from cadre_scripted_model.request import ErrorReply, Reply, RequestView
 from cadre_scripted_model.request_log import LogLine
 from cadre_scripted_model.script_player import respond_with

@@ -11,8 +11,7 @@ from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
-from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import Queue, ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.tool_entries import load_entry
 from cadre.delivery.fair_limiter import FairLimiter

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue, ShardQueues
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.otlp import FIRST_PAUSE, LONGEST_PAUSE, Sent, SpanSender

@@ -10,8 +10,7 @@ from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply
 from cadre.testing import Team
 from cadre_scripted_model.request import read_request
-from cadre_scripted_model.script import read_script
-from cadre_scripted_model.script_player import render_reply
+from cadre_scripted_model.script_player import read_script, render_reply
 
 TEAMS = Path(__file__).parents[2] / "teams"
 

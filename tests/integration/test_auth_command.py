@@ -11,7 +11,7 @@ import yaml
 
 from cadre.adapters.nats.connection.keys import read_key
 from cadre.deploy.nats_files import key_file, update_users
-from cadre.local.users import StackUsers
+from cadre.local.nats_server import StackUsers
 from cadre.protocol.nats_users import team_roles
 from cadre.protocol.topology import Topology
 from harness.command import Commands, only_line

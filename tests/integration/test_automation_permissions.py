@@ -7,8 +7,7 @@ import pytest
 
 from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDeliveries
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.queues.queue import LateQueue, NatsDelivery, Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import LateQueue, NatsDelivery, Queue, ShardQueues
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.automation.notice import NoticeDelivery

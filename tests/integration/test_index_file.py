@@ -13,8 +13,7 @@ from cadre.protocol.messages import Erased
 from cadre_gateway.index.database.port import DATA_TABLES, SqlQuery
 from cadre_gateway.index.database.settings import IndexSettings, open_database
 from cadre_gateway.index.run_filter import RunFilter
-from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.saved import PendingErasure
+from cadre_gateway.index.run_index import PendingErasure, RunIndex
 from harness.nats_server import NatsServer
 from harness.patience import until
 from integration.gateway_world import GatewayProcess, entered
@@ -75,7 +74,7 @@ async def test_an_index_from_before_what_is_on_record_is_made_anew(
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)
     later = time.time() + 6.5 * 24 * 3600
-    monkeypatch.setattr("cadre_gateway.index.saved.time.time", lambda: later)
+    monkeypatch.setattr("cadre_gateway.index.run_index.time.time", lambda: later)
     async with opened(tmp_path / "index.db") as index:
         assert (index.positions, await index.count(RunFilter())) == ([0] * 6, 0)
 

@@ -10,8 +10,19 @@ import pytest_asyncio
 
 from cadre_memory.bm25 import SparseVector, encode_query
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import PointSelector, Query, ScoredPoint, Store
-from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, ScoredChunk, Vectors, Where, Within
+from cadre_memory.index.vector_index import (
+    Chunk,
+    Clause,
+    IndexRefused,
+    PointSelector,
+    Query,
+    ScoredChunk,
+    ScoredPoint,
+    Store,
+    Vectors,
+    Where,
+    Within,
+)
 from integration.memory_index_world import (
     ALL,
     ENGINES,

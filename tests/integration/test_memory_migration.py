@@ -11,8 +11,7 @@ import pytest_asyncio
 
 from cadre_memory.bm25 import encode_query
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import PointSelector, Store
-from cadre_memory.index.vector_index import Chunk, IndexUnavailable, Schema, Where
+from cadre_memory.index.vector_index import Chunk, IndexUnavailable, PointSelector, Schema, Store, Where
 from cadre_memory.operations.reembed import BATCH_CHUNKS, migrate
 from harness.patience import patience
 from integration.memory_index_world import (

@@ -11,8 +11,7 @@ import pytest
 from cadre.errors import SettingError, SetupError
 from cadre_memory.host import open_index
 from cadre_memory.index.qdrant_store import QdrantStore
-from cadre_memory.index.store import CollectionGone, PointSelector
-from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
+from cadre_memory.index.vector_index import CollectionGone, IndexRefused, IndexUnavailable, PointSelector
 from integration.memory_index_world import ALL, NOWHERE, SMALL, memory, with_words
 
 

@@ -12,8 +12,7 @@ import pytest
 from cadre_memory.bm25 import encode_query
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.sqlite_store import FILE, SqliteStore
-from cadre_memory.index.store import PointSelector, Query
-from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable, Schema
+from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable, PointSelector, Query, Schema
 from harness.patience import patience
 from integration.memory_index_world import ALL, NOWHERE, SMALL, memory, names, of_user, point_id, with_words
 

@@ -15,8 +15,7 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.queues.consumers import ensure_consumer
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue, ShardQueues
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.backup import back_up, read_backup
 from cadre.adapters.nats.streams.fenced_value import NatsStartClaims

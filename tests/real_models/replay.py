@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from cadre_scripted_model.app import build_app
-from cadre_scripted_model.paced_response import PacedResponse
+from cadre_scripted_model.replies import PacedResponse
 from cadre_scripted_model.request import ErrorReply, Reply, RequestView
 from cadre_scripted_model.request_log import LogLine, RequestLog
 from cadre_scripted_model.script_player import respond_with

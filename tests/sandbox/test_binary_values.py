@@ -9,7 +9,7 @@ import pytest
 from cadre.protocol.code import CodeReply
 from cadre.protocol.files import holds_binary
 from cadre.protocol.messages import CodeCall, FileInfo
-from cadre_sandbox.serving.blob_values import from_json, to_json
+from cadre_sandbox.serving.exchange import from_json, to_json
 from cadre_sandbox.wire.values import BinaryValue, FileValue
 from harness.memory_ports import MemoryBlobs
 from harness.texts import holds

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from cadre_sandbox.host import read_sandbox_settings
 from cadre_sandbox.interpreters.contract import (
     BlockLimits,
     CallResult,
@@ -20,7 +21,6 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.settings import read_sandbox_settings
 from cadre_sandbox.wire.values import BinaryValue, TaggedValue
 from harness.texts import holds
 from sandbox.worlds import World, failed, finished, run, worlds, yielded

@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 LATE = """
-from cadre_sandbox.jail import stopwatch
-stopwatch._REPEAT_SECONDS, stopwatch._MIN_GAP_SECONDS = 0.00002, 0.0  # as where a process seldom gets the processor
-watch = stopwatch.Stopwatch()
+from cadre_sandbox.jail import state
+state._REPEAT_SECONDS, state._MIN_GAP_SECONDS = 0.00002, 0.0  # as where a process seldom gets the processor
+watch = state.Stopwatch()
 watch.install()
 
 def spin():
@@ -17,7 +17,7 @@ for _ in range(300):
     watch.reset(0.0003, 60.0)
     try:
         watch.timed(spin)
-    except stopwatch.TimeLimit:
+    except state.TimeLimit:
         pass
     for _ in range(100):
         len("an exception here ends the interpreter")

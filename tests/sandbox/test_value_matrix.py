@@ -16,7 +16,7 @@ from cadre.engine.calls.call_check import check_arguments
 from cadre.protocol.tagged import for_people, for_schema, for_tool
 from cadre.tool import tool
 from cadre_sandbox.jail.values import from_value, to_value
-from cadre_sandbox.serving.blob_values import from_json, to_json
+from cadre_sandbox.serving.exchange import from_json, to_json
 from cadre_sandbox.wire.values import BinaryValue, TaggedValue, dump, load, pack, unpack
 from harness.memory_ports import MemoryBlobs
 from sandbox.service_bench import Bench, after, block, reply

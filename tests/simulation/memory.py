@@ -17,11 +17,17 @@ from cadre.protocol.memory import Recalled
 from cadre.protocol.messages import MemoryScope, Origin
 from cadre_memory.index import scopes
 from cadre_memory.index.scopes import Caller
-from cadre_memory.index.store import PointSelector, admits, condition_of
-from cadre_memory.index.vector_index import Chunk, ScoredChunk, Within, payload
-from cadre_memory.tools.cards import Recall, Remember
+from cadre_memory.index.vector_index import (
+    Chunk,
+    PointSelector,
+    ScoredChunk,
+    Within,
+    admits,
+    condition_of,
+    payload,
+)
 from cadre_memory.tools.keep import About, chunks_of
-from cadre_memory.tools.memories import parse_arguments, recalled_hit
+from cadre_memory.tools.memories import Recall, Remember, parse_arguments, recalled_hit
 from simulation.wire import Wire
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk
-from cadre_memory.tools.cards import Remember
+from cadre_memory.tools.memories import Remember
 from simulation.memory import SimMemories
 
 

@@ -14,8 +14,7 @@ from cadre.ports import Stored
 from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.database.port import Database, SqlQuery, Statement
-from cadre_gateway.index.run_index import RunIndex, apply_erasure, apply_import, apply_read
-from cadre_gateway.index.saved import load
+from cadre_gateway.index.run_index import RunIndex, apply_erasure, apply_import, apply_read, load
 from unit.inline_index import InlineDatabase, new_index
 from unit.journal_entries import accepted, called, entry
 

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 from starlette.datastructures import Headers
 
-from cadre_gateway.access.gate import check_host
+from cadre_gateway.access.gate import MAX_WRONG_KEYS, RateLimits, check_host
 from cadre_gateway.access.principal import ANYBODY, Principal
-from cadre_gateway.access.rate_limit import MAX_WRONG_KEYS, RateLimits
 from cadre_gateway.requests.problems import Problem
 
 

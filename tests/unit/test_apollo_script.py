@@ -23,8 +23,7 @@ from cadre.spec.agent_file import read_agent
 from cadre.spec.policy import why_untrue
 from cadre.tools.loading import load_tools
 from cadre_scripted_model.request import read_request
-from cadre_scripted_model.script import Script, read_script
-from cadre_scripted_model.script_player import render_reply
+from cadre_scripted_model.script_player import Script, read_script, render_reply
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 DEMO: dict[str, Any] = yaml.safe_load((TEAM / "team.yaml").read_text())["spec"]

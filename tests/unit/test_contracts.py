@@ -27,7 +27,7 @@ VIOLATIONS = {
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
     "machine": [
-        ("services/cadre_operator/desired.py", "import cadre.local.users"),
+        ("services/cadre_operator/desired.py", "import cadre.local.nats_server"),
         ("services/cadre_tools/host.py", "import cadre.cli.main"),
     ],
     "library": [

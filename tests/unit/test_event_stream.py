@@ -18,7 +18,7 @@ from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.streaming import follow
 from cadre_gateway.streaming.event_stream import EventStreams
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import LiveFeeds
 from unit.inline_index import index_of
 
 SPEC = AgentSpec(name="a", description="Works.")

@@ -11,8 +11,8 @@ from cadre.errors import ModelRefused, ModelUnavailable, SettingError, SetupErro
 from cadre.testing import ModelServer, running_model
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
+from cadre_memory.embedding.local_model import PriorityLock
 from cadre_memory.embedding.open import NO_EMBEDDINGS, describe, open_embedder
-from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
 from cadre_memory.index.vector_index import Chunk
 from cadre_memory.operations.writing import ChunkEmbedder

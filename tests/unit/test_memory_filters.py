@@ -13,31 +13,29 @@ from cadre_memory.bm25 import SparseVector
 from cadre_memory.index import vector_index
 from cadre_memory.index.qdrant_store import rest_filter
 from cadre_memory.index.sqlite_store import Columns
-from cadre_memory.index.store import (
+from cadre_memory.index.vector_index import (
     NOTHING,
     AllOf,
     AnyOf,
     Between,
+    Chunk,
+    Clause,
     Condition,
     Equal,
     Ids,
+    IndexRefused,
     Not,
     OneOf,
     PointSelector,
-    admits,
-    condition_of,
-    visible,
-)
-from cadre_memory.index.vector_index import (
-    Chunk,
-    Clause,
-    IndexRefused,
     Schema,
     Vectors,
     Where,
     Within,
+    admits,
     check_points,
+    condition_of,
     owner,
+    visible,
 )
 
 ANNA = Clause({"scope": "user", "user": "anna"})

@@ -12,10 +12,9 @@ from cadre.cli.team.doctor import isolation
 from cadre.errors import SettingError
 from cadre.local.processes import Stack
 from cadre.protocol.cards import TIERS
-from cadre_sandbox.host import blocks_at_once
+from cadre_sandbox.host import SandboxSettings, blocks_at_once, read_sandbox_settings
 from cadre_sandbox.interpreters import contract
 from cadre_sandbox.serving.interpreter_tool import card_of
-from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
 from harness.texts import holds
 from unit.team_files import write_team
 

@@ -8,7 +8,7 @@ import pytest
 
 from cadre.errors import SettingError
 from cadre_scripted_model.request import BadRequest, Reply, RequestView, read_request
-from cadre_scripted_model.script import (
+from cadre_scripted_model.script_player import (
     BadTemplate,
     Match,
     Rule,
@@ -18,8 +18,8 @@ from cadre_scripted_model.script import (
     number,
     read_script,
     render,
+    render_reply,
 )
-from cadre_scripted_model.script_player import render_reply
 
 
 def view_of(*messages: dict[str, Any], **body: Any) -> RequestView:

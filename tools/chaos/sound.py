@@ -36,8 +36,7 @@ from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import decided_by
 from cadre.tools.loading import load_tools
 from cadre_scripted_model.request import Reply, read_request
-from cadre_scripted_model.script import Script, read_script
-from cadre_scripted_model.script_player import render_reply
+from cadre_scripted_model.script_player import Script, read_script, render_reply
 from chaos.crew import AGENTS, GROUPS, TEAM
 from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
 from chaos.executions import Line

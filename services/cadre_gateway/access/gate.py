@@ -1,10 +1,12 @@
-"""Decide for every request, before any route sees it, whether the host name and the caller are allowed."""
+"""Decide for every request, before any route sees it, whether the host name and the caller are allowed, and how
+often a key may ask."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -16,10 +18,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cadre.errors import RetryableError
+from cadre.recent import Recent
 from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
-from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.access.rules import RouteRule, RouteRules
 from cadre_gateway.requests.parameters import is_own_page
@@ -32,7 +34,6 @@ from cadre_gateway.requests.problems import (
 
 if TYPE_CHECKING:
     from cadre_gateway.access.oidc_tokens import ProviderTokens
-
 
 COOKIE = "cadre_session"
 
@@ -293,3 +294,55 @@ def is_private_name(name: str) -> bool:
         # A name of one word is the machine's own, or one of the network that it is in.
         return bool(name) and ("." not in name or name.endswith(_PRIVATE))
     return True
+
+
+MAX_BUCKETS = 10_000
+"""Keys and addresses that are remembered; who was not seen for the longest begins anew."""
+
+MAX_WRONG_KEYS = 30
+"""Tries with keys that are none which an address has at once; one more every _WRONG_SECONDS."""
+
+_WRONG_SECONDS = 2.0
+_DAY_SECONDS = 86_400.0
+_BURST_SECONDS = 5.0
+"""A key that was silent for so long may ask for all of that time at once."""
+
+
+class RateLimits:
+    """The buckets of one gateway."""
+
+    def __init__(self, default_rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`default_rate` has the requests a second of a key that says none of its own."""
+        self._default_rate = default_rate
+        self._clock = clock
+        self._buckets: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
+        """What each has left, and when that was counted."""
+
+    def check_rate(self, caller: Principal) -> None:
+        """Counts a request. Raises a 429 problem when there were too many."""
+        if caller.key:
+            account, rate = caller.account or caller.key, caller.rate or self._default_rate
+            self._take(
+                f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second"
+            )
+
+    def check_start(self, caller: Principal) -> None:
+        """Counts a run that is begun. Raises a 429 problem when there were too many."""
+        if caller.key and (runs := caller.runs_per_day) is not None:
+            account = caller.account or caller.key
+            self._take(f"runs {account}", runs / _DAY_SECONDS, runs, f"{runs} runs a day")
+
+    def check_stranger(self, source: str) -> None:
+        """Counts a request whose key is none. Raises a 429 problem when there were too many from that address."""
+        self._take(f"wrong {source}", 1 / _WRONG_SECONDS, MAX_WRONG_KEYS, "tries with keys that are none")
+
+    def _take(self, name: str, rate: float, most: float, what: str) -> None:
+        now = self._clock()
+        left, at = self._buckets.get(name, (most, now))
+        left = min(most, left + (now - at) * rate)
+        if left < 1:
+            seconds = max(1, int((1 - left) / rate) + 1)
+            problem = Problem(429, "rate-limited", f"more than {what}: ask again in {seconds} s")
+            problem.headers = {"Retry-After": str(seconds)}
+            raise problem
+        self._buckets[name] = (left - 1, now)

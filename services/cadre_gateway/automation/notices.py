@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
-from cadre.adapters.nats.queues.queue import LateQueue, NatsDelivery, Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import LateQueue, NatsDelivery, Queue, ShardQueues
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender

@@ -17,8 +17,7 @@ from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.streaming.event_stream import WatchDeltas
-from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import EndOfRun, Follower, LiveFeeds, Notice
 
 _IDLE_SECONDS = 2.0
 _PING_SECONDS = 15.0

@@ -29,7 +29,7 @@ from cadre_gateway.steering.approvals import ApprovalDecisions
 from cadre_gateway.steering.run_end import Eraser, RunEnd
 from cadre_gateway.steering.steer import Steering
 from cadre_gateway.streaming.event_stream import WatchDeltas
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import LiveFeeds
 
 
 @dataclass(frozen=True)

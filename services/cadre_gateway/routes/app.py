@@ -18,7 +18,7 @@ from cadre_gateway.requests import problems
 from cadre_gateway.requests.parameters import known_parameters, own_origin
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi, tracing
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import LiveFeeds
 
 if TYPE_CHECKING:
     from cadre.adapters.otlp import LiveSpans

@@ -20,8 +20,8 @@ from cadre.ports import Clock
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import generation_of, in_generation
 from cadre_gateway import SENDER
+from cadre_gateway.access.gate import RateLimits
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import Owner, reaches
 from cadre_gateway.index.usage_ledger import LedgerKey, UsageLedger
 from cadre_gateway.reading.directory import live_agents

@@ -23,7 +23,7 @@ from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.retention import Janitor
 from cadre_gateway.steering.steer import RecordSender, other_request, record_id
-from cadre_gateway.streaming.live_feeds import Feed, LiveFeeds
+from cadre_gateway.streaming.follow import Feed, LiveFeeds
 
 _NOT_FOUND = 404
 _GIVE_UP_SECONDS = 10.0

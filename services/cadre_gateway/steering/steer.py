@@ -37,7 +37,7 @@ from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.body import EditBody
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
-from cadre_gateway.streaming.live_feeds import Feed, LiveFeeds
+from cadre_gateway.streaming.follow import Feed, LiveFeeds
 
 TAKEN_UP_SECONDS = 5.0
 """An answer waits so long for the agent to take the record up."""

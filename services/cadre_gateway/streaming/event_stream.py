@@ -24,8 +24,7 @@ from cadre.protocol.topology import is_within, tree_of
 from cadre.views.rows import Line, RowsChanged
 from cadre.views.story import Story
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
-from cadre_gateway.streaming.live_feeds import LiveFeeds
+from cadre_gateway.streaming.follow import EndOfRun, Follower, LiveFeeds, Notice
 
 PING_SECONDS = 15.0
 

@@ -15,32 +15,30 @@ import msgspec
 
 from cadre_memory.bm25 import SparseVector
 from cadre_memory.index import vector_index
-from cadre_memory.index.store import (
+from cadre_memory.index.vector_index import (
+    Chunk,
+    ChunkPage,
     CollectionGone,
     Condition,
+    EmbedState,
+    IndexStatus,
+    IndexUnavailable,
     Point,
     PointRecord,
     PointSelector,
     Query,
-    Store,
-    admits,
-    condition_of,
-)
-from cadre_memory.index.vector_index import (
-    Chunk,
-    ChunkPage,
-    EmbedState,
-    IndexStatus,
-    IndexUnavailable,
     Schema,
     ScoredChunk,
+    Store,
     Vectors,
     Where,
     Within,
+    admits,
     check_dense,
     check_id,
     check_points,
     check_query,
+    condition_of,
 )
 
 log = logging.getLogger("cadre.memory")

@@ -13,7 +13,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from cadre.adapters.http_options import http_options
 from cadre_memory.bm25 import SparseVector
 from cadre_memory.index import vector_index
-from cadre_memory.index.store import (
+from cadre_memory.index.vector_index import (
     PREFETCH,
     RRF_K,
     AllOf,
@@ -24,6 +24,8 @@ from cadre_memory.index.store import (
     Condition,
     Equal,
     Ids,
+    IndexRefused,
+    IndexUnavailable,
     Not,
     OneOf,
     Point,
@@ -36,7 +38,6 @@ from cadre_memory.index.store import (
     condition_of,
     visible,
 )
-from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 
 log = logging.getLogger("cadre.memory")
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from cadre_memory.bm25 import SparseVector
 from cadre_memory.index import vector_index
-from cadre_memory.index.store import (
+from cadre_memory.index.vector_index import (
     PREFETCH,
     RRF_K,
     AllOf,
@@ -36,6 +36,8 @@ from cadre_memory.index.store import (
     Condition,
     Equal,
     Ids,
+    IndexRefused,
+    IndexUnavailable,
     Not,
     OneOf,
     Point,
@@ -48,7 +50,6 @@ from cadre_memory.index.store import (
     condition_of,
     visible,
 )
-from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 
 FILE = "memory.sqlite"
 _OWNER = "owner"

@@ -17,8 +17,7 @@ from cadre.errors import CadreError
 from cadre_memory.bm25 import encode_document
 from cadre_memory.index import vector_index
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.store import Point, PointRecord, PointSelector
-from cadre_memory.index.vector_index import Chunk, Vectors, check_points
+from cadre_memory.index.vector_index import Chunk, Point, PointRecord, PointSelector, Vectors, check_points
 from cadre_memory.operations.writing import ChunkEmbedder
 
 log = logging.getLogger("cadre.memory")

@@ -18,12 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from cadre_sandbox.jail import clock, functions, guard
-from cadre_sandbox.jail.conversation import Conversation
-from cadre_sandbox.jail.functions import DeferredCall, SandboxFunction, Tool, gather
+from cadre_sandbox.jail.functions import Conversation, DeferredCall, SandboxFunction, Tool, gather
 from cadre_sandbox.jail.guard import NotAllowed
 from cadre_sandbox.jail.snapshot import SnapshotUnreadable, keep_source
-from cadre_sandbox.jail.state import InterpreterState, cut
-from cadre_sandbox.jail.stopwatch import Stopped
+from cadre_sandbox.jail.state import InterpreterState, Stopped, cut
 from cadre_sandbox.jail.values import NotAValue, from_value, to_value
 from cadre_sandbox.wire.frames import Frame
 from cadre_sandbox.wire.values import (

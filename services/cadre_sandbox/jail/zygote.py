@@ -23,8 +23,7 @@ from cadre_sandbox.jail import clock
 from cadre_sandbox.jail.block import Block
 from cadre_sandbox.jail.confinement.jail import Layers, enter, lower_limits
 from cadre_sandbox.jail.functions import DeferredCall
-from cadre_sandbox.jail.state import Channel, InterpreterState
-from cadre_sandbox.jail.stopwatch import Stopped
+from cadre_sandbox.jail.state import Channel, InterpreterState, Stopped
 from cadre_sandbox.wire.frames import NO_JAIL, NO_MEMORY, NO_TIME, Frame, JailOrder, encode
 
 _MAX_ORDER_BYTES = 65_536

@@ -18,8 +18,7 @@ from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import Address
 from cadre.runtime.tool_output import cut_to_read, oversized
 from cadre_sandbox.interpreters.contract import BlockRequest, Failed, Finished, InterpreterLost, SandboxError
-from cadre_sandbox.serving.blob_values import to_json
-from cadre_sandbox.serving.exchange import explain
+from cadre_sandbox.serving.exchange import explain, to_json
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 from cadre_sandbox.wire.values import MARKERS
 

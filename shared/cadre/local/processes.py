@@ -18,9 +18,9 @@ from cadre.adapters.nats.streams.store_watch import REFUSES
 from cadre.deploy.team_components import tool_service_names, unused_name
 from cadre.deploy.team_file import TeamSpec
 from cadre.local import nats_server
+from cadre.local.nats_server import StackUsers
 from cadre.local.service_check import is_alive, isolation_tier, lack_of, readiness
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
-from cadre.local.users import StackUsers
 from cadre.service.extras import check_extras
 from cadre.service.other_processes import can_close_other_processes
 from cadre.settings import (

@@ -17,8 +17,7 @@ from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.effects import NatsEffects, NatsTallies
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.queues.consumers import NatsQueuedCalls
-from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import Queue, ShardQueues
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS, NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.authoring import AgentDefinition, spec_of

@@ -10,8 +10,7 @@ from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.metrics import queue_samples
-from cadre.adapters.nats.queues.queue import NatsDelivery, Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import NatsDelivery, Queue, ShardQueues
 from cadre.adapters.nats.seed_secret import pool_secret
 from cadre.adapters.program.address import ProgramAddress
 from cadre.adapters.program.processes import ProgramProcesses

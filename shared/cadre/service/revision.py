@@ -10,8 +10,7 @@ from functools import partial
 
 import msgspec
 
-from cadre.adapters.nats.queues.queue import Handler, Queue
-from cadre.adapters.nats.queues.shard_queues import ShardQueues
+from cadre.adapters.nats.queues.queue import Handler, Queue, ShardQueues
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.prompting.prompts import Prompts

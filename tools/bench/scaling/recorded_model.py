@@ -10,8 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cadre_scripted_model.app import build_app
 from cadre_scripted_model.request_log import RequestLog
-from cadre_scripted_model.script import read_script
-from cadre_scripted_model.script_player import ScriptPlayer
+from cadre_scripted_model.script_player import ScriptPlayer, read_script
 from harness.nats_server import free_port
 from harness.patience import eventually
 

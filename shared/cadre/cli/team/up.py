@@ -28,13 +28,12 @@ from cadre.cli.terminal.output import as_text, discard_output, print_status, pri
 from cadre.deploy.team_file import Demo, TeamSpec, read_team
 from cadre.engine.kind import deciding_kind
 from cadre.errors import CommandFailed, ExitCode, SpecError
-from cadre.local.nats_server import choose_port
+from cadre.local.nats_server import StackUsers, choose_port
 from cadre.local.processes import START_SECONDS, Stack, advice
 from cadre.local.python_team import is_module, write_team
 from cadre.local.reload import Reloader
 from cadre.local.shipped_teams import DEMO, shipped_team
 from cadre.local.team_check import FileProblem, check_files, team_problems
-from cadre.local.users import StackUsers
 from cadre.settings import child_environment
 from cadre.spec.agent_file import read_agent
 from cadre.spec.names import TEAM_FILE
