@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test manifests test-compose docs protocol wheel lock clean run-local bench-local test-helm test-kubernetes
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -157,6 +157,15 @@ docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas,
 	@PYTHONPATH=docs $(BIN)/python -m generate
 
 protocol: docs ## The same as docs
+
+SITE := build/site-venv
+
+site: $(SITE)/.ready ## Build the documentation as a site into build/site, strictly: no broken link, no page outside of the navigation
+	@cd deploy/site && NO_MKDOCS_2_WARNING=1 $(CURDIR)/$(SITE)/bin/mkdocs build --quiet $(ARGS)
+	@echo "make: the site is in build/site"
+
+$(SITE)/.ready: deploy/site/requirements.txt
+	$(call new-venv,(180 MB))
 
 wheel: .venv/.ready ## Build the wheel into dist/
 	@rm -rf dist

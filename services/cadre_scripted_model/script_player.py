@@ -391,6 +391,9 @@ async def _streamed_response(
     yield events.ending()
 
 
+_QUOTED = re.compile(r"(?<!\w)(?:'([^'\n]+)'|\"([^\"\n]+)\"|“([^”\n]+)”)(?!\w)")
+
+
 def auto_reply(view: RequestView) -> Reply:
     """Returns the reply to a request that no rule matches."""
     calls = [CallReply(name=name, arguments=_arguments(name, view)) for name in _due(view)]
@@ -419,11 +422,20 @@ def _due(view: RequestView) -> list[str]:
 def _arguments(name: str, view: RequestView) -> dict[str, Any]:
     schema = view.offered[name]
     arguments = example({"type": "object", **schema})
-    if name == FINAL_ANSWER:
+    if not isinstance(arguments, dict):
+        return {}
+    text = _summary(view) if name == FINAL_ANSWER else _quoted(view.user)
+    if text is not None:
         for key, shape in (schema.get("properties") or {}).items():
             if isinstance(shape, dict) and shape.get("type", "string") == "string" and _is_free(shape):
-                return {**arguments, key: _summary(view)}
-    return arguments if isinstance(arguments, dict) else {}
+                return {**arguments, key: text}
+    return arguments
+
+
+def _quoted(question: str) -> str | None:
+    """Return the text that the last user message quotes: what a tool's first free text is about."""
+    found = _QUOTED.search(question)
+    return found and next(text for text in found.groups() if text)
 
 
 def _is_free(shape: dict[str, Any]) -> bool:

@@ -189,3 +189,31 @@ def test_calls_under_a_schema_are_made_one_by_one_and_then_answered() -> None:
     assert made == ["add", "look", "final_answer"]
     assert view.results == {"add": ["done 1"], "look": ["done 2"]}
     assert view.tool == "done 2"
+
+
+COUNT_WORDS: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
+
+
+def reply_about(question: str) -> Reply:
+    """Return the automatic reply to a question where count_words is on offer."""
+    count = {"type": "function", "function": {"name": "count_words", "parameters": COUNT_WORDS}}
+    messages = [{"role": "user", "content": question}]
+    return auto_reply(read_request({"model": "m", "messages": messages, "tools": [count]}))
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("How long is 'a'?", "a"),
+        ('How long is "a b"?', "a b"),
+        ("How long is “a b c”?", "a b c"),
+    ],
+)
+def test_a_tool_is_called_with_the_text_that_the_question_quotes(question: str, text: str) -> None:
+    [call] = reply_about(question).tool_calls
+    assert call.arguments == {"text": text}
+
+
+def test_an_apostrophe_quotes_nothing() -> None:
+    [call] = reply_about("What's in the dog's bowl that isn't the cat's?").tool_calls
+    assert call.arguments == example(COUNT_WORDS)
