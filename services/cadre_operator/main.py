@@ -16,6 +16,7 @@ from cadre.errors import SetupError, SpecError
 from cadre.service.extras import missing_package
 from cadre.settings import read_settings
 from cadre.spec.yaml_file import read_yaml
+from cadre.telemetry.logs import configure_logging
 
 
 @click.command("operator")
@@ -62,7 +63,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    configure_logging("operator", settings.instance_name(), settings.log_level, settings.log_format)
     for chatty in ("httpx2", "kopf.objects", "aiohttp.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
 

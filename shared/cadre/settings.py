@@ -38,7 +38,22 @@ _CONTENT_ON_SPANS = ("true", "1", "span_only", "span_and_event")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The log of a process, and the name that the process has in it: `CADRE_<FIELD>`."""
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    log_format: Literal["text", "json"] = "text"
+    """`text`, or `json` with one object per line."""
+    instance: str = ""
+    """Name of this replica in the registry; `<host>-<pid>` unless set."""
+
+    def instance_name(self) -> str:
+        """The name of this replica, fit for a NATS subject."""
+        name = self.instance or f"{socket.gethostname().split('.')[0]}-{os.getpid()}"
+        return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+
+
+class Settings(LogSettings, frozen=True, kw_only=True):
     """The settings that all services of a deployment share, and those that one process may choose.
 
     Each field is set by the environment variable `CADRE_<FIELD>`.
@@ -85,11 +100,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What notices may be sent to beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
     prices: str = ""
     """A YAML file with the price of each model; without it budgets in cost cannot be kept."""
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
-    log_format: Literal["text", "json"] = "text"
-    """`text`, or `json` with one object per line."""
-    instance: str = ""
-    """Name of this replica in the registry; `<host>-<pid>` unless set."""
     beside: str = ""
     """Of an agent that is a second revision with objects of its own beside the first: their name."""
 
@@ -99,11 +109,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingError(f"CADRE_PORT={self.port}: must be from 0 (any free port) to 65535")
         if not NAME.fullmatch(self.prefix):
             raise SettingError(f"CADRE_PREFIX={self.prefix!r}: use 1 to 64 letters, digits, '_' and '-'")
-
-    def instance_name(self) -> str:
-        """The name of this replica, fit for a NATS subject."""
-        name = self.instance or f"{socket.gethostname().split('.')[0]}-{os.getpid()}"
-        return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Tools of real MCP servers through real executors: called, cancelled, killed in the middle, changed while they run."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.adapters.mcp.server_file import Endpoint
 from cadre.local.nats_server import free_port
 from cadre.protocol.messages import Origin, ToolResult
 from harness.patience import patience, until
@@ -202,3 +204,25 @@ async def test_no_server_is_left_behind(bench: Bench, number: signal.Signals) ->
         return not alive(pid) or None
 
     await until(gone)
+
+
+async def test_what_a_server_writes_to_stderr_is_logged_line_by_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its name and without its secrets, also what it writes last."""
+    from cadre.adapters.mcp.session import open_session
+
+    program = (
+        "import sys; print('the key is very secret', file=sys.stderr); sys.stderr.write('the last word')"
+    )
+    command = [sys.executable, "-c", program]
+    endpoint = Endpoint("loud", "", {}, command, {}, tmp_path, lambda text: text.replace("very secret", "…"))
+    with caplog.at_level("INFO", "cadre.mcp.stderr"), contextlib.suppress(Exception):  # it speaks no MCP
+        async with open_session(endpoint):
+            pass
+    records = [one for one in caplog.records if one.name == "cadre.mcp.stderr"]
+    about = {"mcp_server": "loud"}
+    assert [(one.getMessage(), vars(one)["fields"]) for one in records] == [
+        ("loud: the key is …", about),
+        ("loud: the last word", about),
+    ]

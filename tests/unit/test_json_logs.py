@@ -2,6 +2,10 @@
 
 import json
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +127,59 @@ def test_the_form_is_one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_LOG_FORMAT", "xml")
     with pytest.raises(SettingError, match="CADRE_LOG_FORMAT=xml"):
         read_settings()
+
+
+PRINTING = """
+import sys, threading, warnings
+from cadre.telemetry.logs import configure_logging, log_stdout_too
+configure_logging("boss", "boss-1", "INFO", "json")
+log_stdout_too()
+print("said on stdout")
+print("on", "stderr", file=sys.stderr)
+warnings.warn("deprecated")
+thread = threading.Thread(target=lambda: 1 / 0, name="worker")
+thread.start()
+thread.join()
+sys.stderr.write("begun and never ended")
+configure_logging("boss", "boss-1", "INFO", "json")
+raise ValueError("the last word")
+"""
+
+
+def test_every_line_of_a_process_is_an_object_the_last_one_included() -> None:
+    ended = subprocess.run([sys.executable, "-c", PRINTING], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    lines = [json.loads(one) for one in (ended.stdout + ended.stderr).splitlines()]
+    said = {one["logger"]: one["message"] for one in lines}
+    assert said["stdout"] == "said on stdout"
+    assert "deprecated" in said["py.warnings"]
+    assert next(one["message"] for one in lines if one["logger"] == "stderr") == "on stderr"
+    assert "begun and never ended" in {one["message"] for one in lines}
+    thrown = [one["exception"]["type"] for one in lines if one["level"] == "CRITICAL"]
+    assert thrown == ["ZeroDivisionError", "ValueError"]
+
+
+@pytest.mark.parametrize("service", ["tracer", "agent", "tools", "gateway", "memory", "sandbox", "operator"])
+def test_a_service_that_cannot_start_says_so_in_an_object(service: str, tmp_path: Path) -> None:
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("CADRE_", "OTEL_"))},
+        "CADRE_LOG_FORMAT": "json",
+        "CADRE_PORT": "none",
+    }
+    given = {"agent": ["none.yaml"], "tools": ["none.py"]}.get(service, [])
+    ended = subprocess.run(
+        [sys.executable, "-m", "cadre.cli.main", service, *given],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert ended.returncode != 0
+    lines = [json.loads(one) for one in ended.stderr.splitlines()]
+    assert lines
+    assert {one["service"] for one in lines} == {service}
+
+
+def test_a_line_about_a_call_is_of_its_tool() -> None:
+    assert line("hm", about=TOPOLOGY.call("add", "boss", "r1", "r1_2_0"))["service"] == "add"

@@ -21,6 +21,9 @@ from cadre.telemetry.tracing.otlp_json import resource_of
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _SCOPE = InstrumentationScope(SCOPE, schema_url=SCHEMA_URL)
+_TOOLS = "tools"
+"""The service that a process of tools is: each tool has its own name in spans, and so in metrics."""
+
 _CUMULATIVE = otel.AggregationTemporality.CUMULATIVE
 
 
@@ -38,9 +41,8 @@ class OtelForm:
         """`agents` are those that the process hosts."""
         self._meters = meters
         self._service = service
-        self._resources = {
-            name: Resource(resource_of(name, instance, also=attributes)) for name in (service, *agents)
-        }
+        self._instance, self._attributes = instance, attributes
+        self._resources = {name: self._resource(name) for name in (service, *agents)}
         self._registry = CollectorRegistry()
         self._reader = _MetricReader(self._registry)
 
@@ -79,10 +81,20 @@ class OtelForm:
 
     def _owner(self, attributes: Mapping[str, str]) -> str:
         """The name of the service that such a series is of."""
-        agent = attributes.get(names.AGENT)
-        if attributes.get(names.QUEUE_KIND) == "agent":
-            agent = slot_of(attributes[names.QUEUE_NAME])[0]
-        return agent if agent in self._resources else self._service
+        owner, kind = attributes.get(names.AGENT), attributes.get(names.QUEUE_KIND)
+        if kind == "tool" and self._service == _TOOLS:
+            return self._of_tool(attributes[names.QUEUE_NAME])
+        if kind == "agent":
+            owner = slot_of(attributes[names.QUEUE_NAME])[0]
+        return owner if owner in self._resources else self._service
+
+    def _resource(self, service: str) -> Resource:
+        return Resource(resource_of(service, self._instance, also=self._attributes))
+
+    def _of_tool(self, tool: str) -> str:
+        if tool not in self._resources:
+            self._resources[tool] = self._resource(tool)
+        return tool
 
     def _counted(self, series: Series, now: int) -> otel.HistogramDataPoint | otel.NumberDataPoint:
         if series.metric.kind != "histogram":

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cadre.errors import ExitCode
+from cadre.errors import ExitCode, SettingError
 
 _VERBS_OF_ROOMS = {
     "team": {
@@ -120,6 +120,20 @@ _SUBCOMMANDS = {"memory": "cadre.cli.deployment.memory"}
 """The modules whose `COMMANDS` look, through the gateway, into what the service of that name keeps."""
 
 
+def _log_as_service(name: str) -> None:
+    """Have all that a service says be JSON from its first line, where its log is."""
+    from cadre.settings import LogSettings, read
+
+    try:
+        settings = read(LogSettings, "CADRE_")
+    except SettingError:
+        return  # the service itself says which is wrong
+    if settings.log_format == "json":
+        from cadre.telemetry.logs import configure_logging
+
+        configure_logging(name, settings.instance_name(), settings.log_level, settings.log_format)
+
+
 class Verbs(click.Group):
     """A group whose commands are imported when they are used, never to list them."""
 
@@ -134,6 +148,7 @@ class Verbs(click.Group):
             module, _, attribute = _MODULES.get(cmd_name, f"{cmd_name}:command").partition(":")
             command: object = getattr(import_module(f"cadre.cli.{room}.{module}"), attribute)
         elif cmd_name in (services := _services()):
+            _log_as_service(cmd_name)
             command = _load_service(cmd_name, services[cmd_name])
             from cadre.adapters import local_stack
 

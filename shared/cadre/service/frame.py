@@ -32,7 +32,7 @@ from cadre.service.metrics import Measuring
 from cadre.service.platform import Start
 from cadre.service.served import CLOSE_WITHIN, ServedAccount, ServiceProcess, Serving
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
-from cadre.telemetry.logs import configure_logging
+from cadre.telemetry.logs import configure_logging, log_stdout_too
 from cadre.telemetry.metrics.meters import Meters
 
 log = logging.getLogger("cadre.service")
@@ -89,6 +89,7 @@ def run(name: str, settings: Settings, start: Start, agents: Sequence[str] = ())
 def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:
     """Runs what `serve` makes until it is told to stop; returns the exit status."""
     configure_logging(called.service, settings.instance_name(), settings.log_level, settings.log_format)
+    log_stdout_too()
     try:
         metrics, bounds = read_metrics_settings(), read_http_bounds()
         codec.close()  # before there is a second thread

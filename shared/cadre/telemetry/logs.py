@@ -1,12 +1,15 @@
 """The log of a process: lines for people, or JSON with the run and the trace that a line is about."""
 
+import io
 import json
 import logging
 import sys
+import threading
 import traceback
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
+from types import TracebackType
+from typing import Any, TextIO
 
 from cadre.protocol.rollout import slot_of
 from cadre.protocol.topology import tree_of
@@ -25,12 +28,80 @@ _INBOX = "in"
 
 
 def configure_logging(service: str, instance: str, level: str, form: str) -> None:
-    """Sends everything that is logged to stderr, in the form `text` or `json`."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(service, instance) if form == "json" else TextLines(TEXT_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
+    """Send everything that is logged to stderr, in the form `text` or `json`. With `json`, all else that the process
+    writes there comes as objects as well: warnings, uncaught exceptions, what libraries print."""
+    is_json = form == "json"
+    stream = sys.__stderr__ if is_json and isinstance(sys.stderr, LoggedStream) else sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines(service, instance) if is_json else TextLines(TEXT_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler], force=is_json)
+    if is_json and stream is not None:
+        sys.stderr = LoggedStream("stderr", logging.ERROR, stream)
+        logging.captureWarnings(True)
+        sys.excepthook = _log_uncaught
+        threading.excepthook = _log_uncaught_in_thread
     # It logs the address of each request, and with it any key or password in there.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+def log_stdout_too() -> None:
+    """Log what the process prints, where its log is JSON: a service answers nobody on stdout."""
+    if isinstance(sys.stderr, LoggedStream) and sys.__stdout__ is not None:
+        sys.stdout = LoggedStream("stdout", logging.INFO, sys.__stdout__)
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None, where: str = "the process"
+) -> None:
+    logging.getLogger("cadre.service").critical(
+        "%s ends with %s", where, kind.__name__, exc_info=(kind, error, trace)
+    )
+
+
+def _log_uncaught_in_thread(hooked: threading.ExceptHookArgs) -> None:
+    if hooked.exc_value is not None and hooked.exc_type is not SystemExit:
+        where = f"thread {hooked.thread.name}" if hooked.thread is not None else "a thread"
+        _log_uncaught(hooked.exc_type, hooked.exc_value, hooked.exc_traceback, where)
+
+
+class LoggedStream(io.TextIOBase):
+    """A text stream whose lines are logged: for code that prints.
+
+    Args:
+        name: the logger.
+        real: the stream that it stands for, whose file descriptor it has.
+    """
+
+    def __init__(self, name: str, level: int, real: TextIO) -> None:
+        self._log, self._level, self._real = logging.getLogger(name), level, real
+        self._begun = threading.local()
+
+    def write(self, text: str) -> int:
+        """Log the lines that are whole now; keep the rest, by thread."""
+        *lines, rest = (getattr(self._begun, "text", "") + text).split("\n")
+        self._begun.text = rest
+        for line in lines:
+            self._say(line)
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        return self._real.fileno()
+
+    def flush(self) -> None:
+        """Log a line that was begun, if it is the last: as the interpreter ends."""
+        if not threading.main_thread().is_alive() or sys.is_finalizing():
+            self._say(getattr(self._begun, "text", ""))
+            self._begun.text = ""
+
+    def _say(self, line: str) -> None:
+        if line.strip():
+            self._log.log(self._level, "%s", line)
 
 
 class TextLines(logging.Formatter):
@@ -83,7 +154,8 @@ def _trace_fields(subject: str | None) -> dict[str, str]:
     if tree_of(leaf) != tree:
         return {"tree": tree, "trace_id": trace_id(tree)}
     if kind in _CALLS:
-        about = {"run": leaf.rsplit("_", 2)[0], "call": leaf, "span_id": call_span(leaf)}
+        # The line is about the tool whose call it is, as the call's span is.
+        about = {"run": leaf.rsplit("_", 2)[0], "call": leaf, "span_id": call_span(leaf), "service": parts[3]}
         return {"tree": tree, "trace_id": trace_id(tree)} | about
     # The line is about the agent in whose queue the record lay.
     host = {"service": slot_of(parts[3])[0]} if kind == _INBOX else {}

@@ -16,6 +16,7 @@ from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
 from cadre.spec.agent_file import read_agent
+from cadre.telemetry.tracing.otlp_json import resource_of
 from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
 
@@ -420,3 +421,33 @@ def test_a_gateway_alone_has_its_streams_made() -> None:
     files = render(components_of(read_team(TEAM), values), values, "gateway")
     job = pick([one for many in files.values() for one in many], "Job/cadre-provision-*")
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == ["provision"]
+
+
+def test_telemetry_names_its_pod_namespace_and_node() -> None:
+    """A tracer speaks for the pods of others, so it does not name its own; what the user sets comes last and wins."""
+    given = {"OTEL_RESOURCE_ATTRIBUTES": "service.namespace=mine"}
+    manifests = rendered({"telemetry": {"url": "http://otel:4318"}, "workloads": {"gateway": {"env": given}}})
+    gateway = env_of(manifests, "Deployment/gateway")["OTEL_RESOURCE_ATTRIBUTES"].split(",")
+    assert gateway == [
+        "service.namespace=$(CADRE_POD_NAMESPACE)",
+        "k8s.namespace.name=$(CADRE_POD_NAMESPACE)",
+        "k8s.pod.name=$(CADRE_INSTANCE)",
+        "k8s.node.name=$(CADRE_NODE)",
+        "service.namespace=mine",
+    ]
+    tracer = env_of(manifests, "Deployment/tracer")["OTEL_RESOURCE_ATTRIBUTES"]
+    assert tracer == "service.namespace=$(CADRE_POD_NAMESPACE),k8s.namespace.name=$(CADRE_POD_NAMESPACE)"
+    names = [one["name"] for one in main_of(manifests, "Deployment/gateway")["env"]]
+    assert names.index("CADRE_NODE") < names.index("OTEL_RESOURCE_ATTRIBUTES")
+    fields = {
+        one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"]
+        for one in main_of(manifests, "Deployment/gateway")["env"]
+        if "fieldRef" in one.get("valueFrom", {})
+    }
+    assert fields["CADRE_NODE"] == "spec.nodeName"
+
+
+def test_a_replica_is_its_pod_where_the_namespace_is_known() -> None:
+    there = resource_of("boss", "boss-7f-x", also={"k8s.namespace.name": "team"})
+    assert there["k8s.pod.name"] == "boss-7f-x"
+    assert "k8s.pod.name" not in resource_of("boss", "here-1")

@@ -93,6 +93,7 @@ class _ServerDocument(msgspec.Struct, frozen=True):
 class Endpoint(NamedTuple):
     """Where a server is, with all references resolved: nothing of it may be shown or stored."""
 
+    name: str
     url: str
     headers: dict[str, str]
     command: list[str]
@@ -144,6 +145,7 @@ class ServerSpec(NamedTuple):
             found = self._find(resolve("command", entry.command), folder, env.get("PATH"))
             command = [found, *(resolve("args", text) for text in entry.args)]
         return Endpoint(
+            name=self.name,
             url=resolve("url", entry.url),
             headers={
                 name: resolve(f"headers.{name}", _of_no_run(text))

@@ -7,13 +7,13 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import secrets
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TextIO, TypeVar, cast
 
 import httpx2
 import mcp_types
@@ -84,6 +84,7 @@ async def _not_here(begun: BegunTask, context: ClaimContext) -> CallToolResult:
 
 
 log = logging.getLogger("cadre.mcp")
+errors_log = logging.getLogger("cadre.mcp.stderr")
 
 NOT_SENT = -32097
 """Code of an error made here: the request never reached the server."""
@@ -94,6 +95,9 @@ _MADE_HERE = secrets.token_hex(8)
 _CONNECT_SECONDS = 120.0
 """For a server to answer for the first time: some are downloaded then."""
 _LISTING_SECONDS = 60.0
+_MOST_LINE_BYTES = 64 * 1024
+_LAST_LINES_SECONDS = 1.0
+"""For what has inherited the stderr of a server's process to end, behind it."""
 _HTTP_SECONDS = 30.0
 _SILENCE_SECONDS = 300.0
 """After which an HTTP response that says nothing, not even that it is alive, counts as lost."""
@@ -313,7 +317,8 @@ async def _connected(
             )
             ended = _nothing
         else:
-            http, transport, ended = None, stdio_client(_process(endpoint, tie), sys.stderr), lost.set
+            errors = await stack.enter_async_context(_logged_errors(endpoint))
+            http, transport, ended = None, stdio_client(_process(endpoint, tie), errors), lost.set
         client = Client(
             _watched(transport, probe, ended),
             message_handler=on_message,
@@ -331,6 +336,49 @@ async def _connected(
         if http is not None and http.missed_probe and client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             raise NotSent("it was not there when it was asked which versions of the protocol it speaks")
         yield client, lost, changed, probe
+
+
+class _ErrorLines(asyncio.Protocol):
+    """Logs what a server writes to stderr, line by line."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._begun = b""
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        for line in lines:
+            self._say(line)
+        if len(self._begun) > _MOST_LINE_BYTES:
+            self._say(self._begun)
+            self._begun = b""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._say(self._begun)
+        self.ended.set_result(None)
+
+    def _say(self, line: bytes) -> None:
+        if text := self._endpoint.hide(line.decode(errors="replace").rstrip()):
+            name = self._endpoint.name
+            errors_log.info("%s: %s", name, text, extra={"fields": {"mcp_server": name}})
+
+
+@contextlib.asynccontextmanager
+async def _logged_errors(endpoint: Endpoint) -> AsyncIterator[TextIO]:
+    """A file whose lines are logged, for the stderr of a server's process."""
+    reading, writing = os.pipe()
+    lines = _ErrorLines(endpoint)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: lines, os.fdopen(reading, "rb", 0)
+    )
+    try:
+        with os.fdopen(writing, "w") as file:
+            yield file
+    finally:
+        # Its process has ended: what it wrote last is still to be read.
+        await asyncio.wait([lines.ended], timeout=_LAST_LINES_SECONDS)
+        transport.close()
 
 
 def _nothing() -> None:

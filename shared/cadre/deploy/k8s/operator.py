@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
-from cadre.deploy.k8s.pod_spec import PORT, confined_container, confined_pod, moving
+from cadre.deploy.k8s.pod_spec import PORT, confined_container, confined_pod, moving, of_pod
 from cadre.deploy.k8s.values import Values, Workload
 
 NAME = "cadre-operator"
@@ -90,7 +90,12 @@ def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]
     container = confined_container(
         values.image,
         arguments,
-        env=[{"name": "CADRE_HOST", "value": "0.0.0.0"}, {"name": "CADRE_PORT", "value": str(PORT)}],
+        env=[
+            {"name": "CADRE_HOST", "value": "0.0.0.0"},
+            {"name": "CADRE_PORT", "value": str(PORT)},
+            {"name": "CADRE_LOG_FORMAT", "value": "json"},
+            of_pod("CADRE_INSTANCE", "metadata.name"),
+        ],
         ports=[{"name": "http", "containerPort": PORT}],
         startupProbe={**probe, "periodSeconds": 2, "failureThreshold": 60},
         livenessProbe=probe,

@@ -154,6 +154,14 @@ def confined_container(image: str, arguments: list[str], **fields: Any) -> dict[
     return {"name": "main", "image": image, "args": arguments, **fields, "securityContext": _CONFINED}
 
 
+_OF_POD = {
+    "CADRE_INSTANCE": "metadata.name",
+    "CADRE_POD_NAMESPACE": "metadata.namespace",
+    "CADRE_NODE": "spec.nodeName",
+}
+"""Variables by the field of the pod that they have."""
+
+
 def _environment(component: Component, values: Values, workload: Workload) -> list[dict[str, Any]]:
     plain = {
         "CADRE_NATS_URL": values.nats.url,
@@ -201,12 +209,30 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
     if values.telemetry.url and component.role not in ("sandbox", "provision"):
         plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url}
     plain |= workload.env
+    plain["OTEL_RESOURCE_ATTRIBUTES"] = _whereabouts(component, plain.get("OTEL_RESOURCE_ATTRIBUTES", ""))
     secrets |= workload.secrets
     return [
+        # First, so that what follows may name them.
+        *(of_pod(name, field) for name, field in _OF_POD.items()),
         *({"name": name, "value": value} for name, value in plain.items() if name not in secrets),
-        {"name": "CADRE_INSTANCE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         *(_from_secret(component.key, name, reference) for name, reference in secrets.items()),
     ]
+
+
+def of_pod(variable: str, field: str) -> dict[str, Any]:
+    """Return a variable that has a field of its pod."""
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+
+
+def _whereabouts(component: Component, given: str) -> str:
+    """Return the resource attributes of a pod's telemetry, those that are `given` last: they win.
+
+    A tracer speaks for others: what it sends has the names of their pods, and no node.
+    """
+    known = ["service.namespace=$(CADRE_POD_NAMESPACE)", "k8s.namespace.name=$(CADRE_POD_NAMESPACE)"]
+    if component.role != "tracer":
+        known += ["k8s.pod.name=$(CADRE_INSTANCE)", "k8s.node.name=$(CADRE_NODE)"]
+    return ",".join([*known, *filter(None, [given])])
 
 
 def _non_empty(**variables: str) -> dict[str, str]:

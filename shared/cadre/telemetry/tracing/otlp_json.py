@@ -40,6 +40,8 @@ def resource_of(
     another service.
     """
     known = {names.SERVICE: service, names.SERVICE_INSTANCE: instance, names.SERVICE_VERSION: version}
+    if instance and names.K8S_NAMESPACE in also:
+        known[names.K8S_POD] = instance  # there a replica has the name of its pod
     namespace: dict[str, Value] = {names.SERVICE_NAMESPACE: names.SCOPE}
     return {**namespace, **also, **{key: value for key, value in known.items() if value}}
 
