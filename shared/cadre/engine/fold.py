@@ -239,6 +239,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     if event.purpose == "act" and run.spec is not None and not native_calls(event.items):
         # What the endpoint's own tools have found is counted, but is in no request.
         note_count(run, event.usage.input_tokens, weight)
+    run.server, run.worker = event.server or run.server, event.worker or run.worker
     if event.learned:
         run.learned = {
             **run.learned,

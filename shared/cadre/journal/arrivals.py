@@ -49,6 +49,14 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
     """Of the output tokens, those of reasoning."""
+    response: str = ""
+    """The id of the answer, where the endpoint gives one."""
+    first_seconds: float = 0.0
+    """Seconds until the first piece of the answer came; 0 where it is not known."""
+    server: str = ""
+    """Host and port of the endpoint, as `host:port`."""
+    worker: str = ""
+    """The replica that made the call."""
     context: int | None = None
     """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
     endpoint: str = ""

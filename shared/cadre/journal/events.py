@@ -164,6 +164,14 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
     """Of the output tokens, those of reasoning."""
+    response: str = ""
+    """The id of the answer, where the endpoint gives one."""
+    first_seconds: float = 0.0
+    """Seconds until the first piece of the answer came; 0 where it is not known."""
+    server: str = ""
+    """Host and port of the endpoint; "" where they are those of the answer before."""
+    worker: str = ""
+    """The replica that made the call; "" where it is that of the answer before."""
     endpoint: str = ""
     """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
     learned: dict[str, Any] = {}

@@ -221,6 +221,10 @@ class Run(msgspec.Struct, kw_only=True):
     """The latest request for an action that was counted."""
     context: int | None = None
     """Tokens that the endpoint has said it takes, in and out together."""
+    server: str = ""
+    """Host and port of the endpoint that answered last."""
+    worker: str = ""
+    """The replica that made the model call that was answered last."""
     learned: dict[str, dict[str, Any]] = {}
     """By endpoint and model, the keys of its profile that refusals have taught."""
     overflows: int = 0

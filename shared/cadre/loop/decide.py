@@ -372,6 +372,11 @@ def _on_reply(draft: Draft, reply: ModelReplied) -> None:
             items=reply.items,
             cached_tokens=reply.cached_tokens,
             reasoning_tokens=reply.reasoning_tokens,
+            response=reply.response,
+            first_seconds=reply.first_seconds,
+            # They are the same for most of a run.
+            server=reply.server if reply.server != draft.run.server else "",
+            worker=reply.worker if reply.worker != draft.run.worker else "",
             context=reply.context,
             endpoint=reply.endpoint,
             learned=reply.learned,

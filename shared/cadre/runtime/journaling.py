@@ -48,6 +48,8 @@ class World(NamedTuple):
     model: Model
     clock: Clock
     tallies: Tallies
+    worker: str = ""
+    """The name of this replica."""
 
 
 class TakenOver(Exception):

@@ -1,6 +1,9 @@
 """Makes the model calls of one agent: each can be aborted, and none is tried twice here."""
 
+from __future__ import annotations
+
 import asyncio
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,11 +15,14 @@ from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import ModelInFlight, Run
-from cadre.ports import Bus, Clock, Confirm, Model, TurnTakingModel
+from cadre.ports import Confirm, TurnTakingModel
 from cadre.protocol.deltas import OF_ANSWER, Delta
 from cadre.protocol.messages import TimerFired
 from cadre.protocol.topology import model_call_id
 from cadre.spec.prices import Prices, priced
+
+if TYPE_CHECKING:
+    from cadre.runtime.journaling import World
 
 ModelOutcome = ModelReplied | ModelFailed | TimerFired
 """What a call came to; the timer is that of the run's deadline."""
@@ -59,12 +65,13 @@ class _Call:
 class ModelCalls:
     """Asks the model of one agent, for any number of runs at once."""
 
-    def __init__(self, model: Model, bus: Bus, clock: Clock, agent: str, prices: Prices) -> None:
-        self._model = model
+    def __init__(self, world: World, agent: str, prices: Prices) -> None:
+        self._model = world.model
         # Asked once: a check against a protocol costs more than all else that is done here for a call.
-        self._in_turn = model if isinstance(model, TurnTakingModel) else None
-        self._bus = bus
-        self._clock = clock
+        self._in_turn = world.model if isinstance(world.model, TurnTakingModel) else None
+        self._bus = world.bus
+        self._clock = world.clock
+        self._worker = world.worker
         self._agent = agent
         self._prices = prices
         self._open: dict[str, _Call] = {}
@@ -183,6 +190,10 @@ class ModelCalls:
             items=reply.items,
             cached_tokens=reply.cached_tokens,
             reasoning_tokens=reply.reasoning_tokens,
+            response=reply.response,
+            first_seconds=reply.first_seconds,
+            server=reply.server,
+            worker=self._worker,
             context=reply.context,
             endpoint=reply.endpoint if reply.items or reply.learned else "",
             learned=reply.learned,

@@ -50,7 +50,7 @@ class Runner:
     ) -> None:
         self._clock = world.clock
         self._payments = Payments(world.journal, world.bus, prompts, spec.name)
-        self._calls = ModelCalls(world.model, world.bus, world.clock, spec.name, prices)
+        self._calls = ModelCalls(world, spec.name, prices)
         self.journaling = journaling(spec, prompts, world, toolset, self._calls.abort)
         self.accounts_for = self.journaling.cache.accounts_for
         self.on_ask: Callable[[str], None] = lambda run: None

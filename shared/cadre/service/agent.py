@@ -175,8 +175,14 @@ class AgentHost:
         asks_model = facts_of(spec).asks_model
         self._asks_endpoint = model is None and asks_model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
-        tallies = NatsTallies(platform.nc, platform.topology)
-        world = World(platform.journal, platform.bus, model or self._own_model, platform.clock, tallies)
+        world = World(
+            platform.journal,
+            platform.bus,
+            model or self._own_model,
+            platform.clock,
+            NatsTallies(platform.nc, platform.topology),
+            platform.settings.instance_name(),
+        )
         prices = Prices.read(platform.settings.prices)
         named = _with_model_name(spec, endpoint())
         self._runner = Runner(named, self._prompts, world, self._current_toolset, prices)

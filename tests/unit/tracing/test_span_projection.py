@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.entry import Entry
-from cadre.journal.events import RunFinished, ToolAnswered
+from cadre.journal.events import ModelAnswered, RunFinished, ToolAnswered
 from cadre.protocol.messages import ErrorInfo, ToolResult, Verdict
 from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
@@ -18,7 +19,7 @@ from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanLink, SpanRecord
 from journals import kept
 from kinds.code.build import decision
-from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result, sound, spec
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -327,3 +328,47 @@ def test_it_comes_out_byte_for_byte_the_same(version: str, name: str) -> None:
                 again.apply(earlier)
             assert msgspec.json.encode(again.apply(entry)) == at_once[place]
             assert again.apply(entry) == [], "an entry is taken once"
+
+
+def test_a_model_call_says_who_asked_whom_and_when_the_answer_began() -> None:
+    """The journal names a replica and an endpoint again only where they are others."""
+    sim = Clocked(spec(model=ModelSpec(name="gpt"), version="7"))
+    sim.begin()
+    for number, (server, worker) in enumerate(
+        [("[::1]:8000", "w-1"), ("[::1]:8000", "w-1"), ("llm.example:443", "w-2")], start=1
+    ):
+        assert sim.run.model is not None
+        sim.arrive(
+            ModelReplied(
+                attempt=sim.run.model.attempt,
+                content="",
+                calls=[call("look", at=str(number)) if number < 3 else ANSWER],
+                response=f"chatcmpl-{number}",
+                first_seconds=0.25,
+                server=server,
+                worker=worker,
+            )
+        )
+        if number < 3:
+            sim.arrive(result(sim.id(0), number))
+    sound(sim)
+    answered = [
+        event for entry in sim.journal() for event in entry.events if isinstance(event, ModelAnswered)
+    ]
+    assert [(one.server, one.worker) for one in answered] == [
+        ("[::1]:8000", "w-1"),
+        ("", ""),
+        ("llm.example:443", "w-2"),
+    ]
+    chats = [span for span in trace_of(sim.journal(), now=sim.at) if span.name == "chat gpt"]
+    assert [span.instance for span in chats] == ["w-1", "w-1", "w-2"]
+    assert {span.version for span in chats} == {"7"}
+    assert [span.attributes[names.RESPONSE_ID] for span in chats] == [f"chatcmpl-{n}" for n in (1, 2, 3)]
+    assert [
+        (span.attributes[names.SERVER_ADDRESS], span.attributes[names.SERVER_PORT]) for span in chats
+    ] == [
+        ("::1", 8000),
+        ("::1", 8000),
+        ("llm.example", 443),
+    ]
+    assert {span.attributes[names.TIME_TO_FIRST] for span in chats} == {0.25}

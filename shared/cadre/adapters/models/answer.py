@@ -21,6 +21,9 @@ from cadre.spec.model import MAX_ANSWER_CHARS
 _MOST_CALLS = 1000
 """Of one answer: more are an endpoint's mistake."""
 
+_MOST_ID = 128
+"""Characters of an answer's id that are kept."""
+
 _MOST_BLANKS = 64
 """White space behind a whole JSON value after which nothing else is waited for: held to a grammar, some models write
 blanks up to the limit of tokens."""
@@ -83,7 +86,10 @@ class ModelAnswer:
         self._usage = SentUsage()
         self._annotations: list[Any] = []
         self._kept = KeptParts()
-        self._model = ""
+        self._model = self._id = ""
+        self._clock = clock
+        self.first_at: float | None = None
+        """When, by the clock, the first piece of text, thought or call came."""
         self._finish = ""
         self._blanks, self._check_at, self._blank_end = 0, _MOST_BLANKS, False
         self._ended = False
@@ -101,10 +107,13 @@ class ModelAnswer:
             raise MalformedAnswer("it holds no choice", is_foreign=True)
         data = _completion(data)
         self._model = data["model"] if isinstance(data.get("model"), str) and data["model"] else self._model
+        self._id = data["id"] if isinstance(data.get("id"), str) and data["id"] else self._id
         self._usage.add(data)
         for place, choice in enumerate(_objects(data.get("choices"))):
             self._usage.add(choice)
             self._add_choice(place, choice)
+        if self.first_at is None and (self.characters or self._calls):
+            self.first_at = self._clock()
         if self._blanks >= self._check_at:
             self._check_at *= 2
             self._blank_end = await self._is_whole_json()
@@ -160,6 +169,7 @@ class ModelAnswer:
             calls=[_requested(call) for call in calls],
             usage=self._usage.total,
             model=self._model,
+            response=self._id[:_MOST_ID],
             finish_reason=finish or ("tool_calls" if calls else "stop"),
             items=self._kept.items(calls, self._annotations),
             cached_tokens=self._usage.cached,

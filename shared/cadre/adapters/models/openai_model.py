@@ -5,8 +5,10 @@ import base64
 import contextlib
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -156,6 +158,7 @@ class OpenAIModel:
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
             await confirm()
+            sent_at = time.monotonic()
             try:
                 async with asyncio.timeout(self._spec.seconds):
                     await self._ask(request, body, answer)
@@ -169,6 +172,8 @@ class OpenAIModel:
         except MalformedAnswer as error:
             hint = _URL_HINT if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
+        first = answer.first_at - sent_at if answer.first_at is not None else 0.0
+        reply = msgspec.structs.replace(reply, server=_server_of(self._url), first_seconds=round(first, 3))
         if request.raw is not None:
             used = reply.usage if reply.usage.total_tokens else estimated(request, reply)
             return msgspec.structs.replace(reply, usage=used, context=self._listed_context)
@@ -391,6 +396,13 @@ class OpenAIModel:
         if error.how == "unreachable":
             return failed_connection(self._url, str(error) or "it did not answer in time")
         return failed_answer(self._url, f"broke off: {error}")
+
+
+def _server_of(url: str) -> str:
+    """Return host and port of an endpoint's URL."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def _shorter(spec: ModelSpec, limit: int, excess: Excess) -> int:

@@ -36,6 +36,11 @@ class RawAnswer:
         return self._answer.finished
 
     @property
+    def first_at(self) -> float | None:
+        """Return when, by the clock, the first piece of text, thought or call came."""
+        return self._answer.first_at
+
+    @property
     def begun(self) -> bool:
         """Return whether some of it has come."""
         return self._answer.begun

@@ -60,6 +60,11 @@ class ResponsesAnswer:
         return self._answer.is_over
 
     @property
+    def first_at(self) -> float | None:
+        """Return when, by the clock, the first piece of text or call came."""
+        return self._answer.first_at
+
+    @property
     def begun(self) -> bool:
         """Whether some of it has come."""
         return self._answer.begun or bool(self._items)
@@ -124,7 +129,9 @@ class ResponsesAnswer:
             "completion_tokens_details": used.get("output_tokens_details"),
         }
         choice: dict[str, Any] = {"delta": {}, "finish_reason": self._finish(response)}
-        await self._answer.add({"choices": [choice], "usage": usage, "model": response.get("model")})
+        await self._answer.add(
+            {"choices": [choice], "usage": usage, "model": response.get("model"), "id": response.get("id")}
+        )
 
     def _finish(self, response: dict[str, Any]) -> str | None:
         match response.get("status"):

@@ -126,6 +126,7 @@ class Projection:
         self._spans.common |= _whose(task)
         if spec is not None:
             self._models.spec = spec.model
+            self._spans.versions[self._agent] = spec.version
             self._calls.pool = _pool(spec)
         attributes: dict[str, Value] = {names.AGENT: self._agent}
         links = link_to(task.trace) + _earlier(task)
@@ -243,6 +244,8 @@ class ModelSpans:
         """The span of the attempt before."""
         self._made: Counter[tuple[str, int, int]] = Counter()
         """How often each call of the step in work was begun."""
+        self._server = self._worker = ""
+        """Of the latest answer."""
         self.spec: ModelSpec | None = None
         self.is_interrupted = False
         """Whether a message has made the call in flight needless."""
@@ -277,11 +280,13 @@ class ModelSpans:
     def answered(self, event: ev.ModelAnswered, now: int) -> None:
         """Ends the span of the attempt, and of the plan if it answered one."""
         self.is_interrupted = False
+        self._server, self._worker = event.server or self._server, event.worker or self._worker
         chat = self._spans.get(_CHAT)
         if chat is not None:
             model = str(chat.attributes.get(names.REQUEST_MODEL) or event.model)
             chat.name = _name(model)
             chat.attributes |= self._answer_attributes(event, model)
+            chat.instance = self._worker
         self._spans.end(_CHAT, now)
         if event.purpose == "plan":
             self._spans.end(_PLAN, now)
@@ -347,6 +352,13 @@ class ModelSpans:
             found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model
         if event.model:
             found[names.RESPONSE_MODEL] = event.model
+        if event.response:
+            found[names.RESPONSE_ID] = event.response
+        if event.first_seconds:
+            found[names.TIME_TO_FIRST] = event.first_seconds
+        if self._server:
+            host, _, port = self._server.rpartition(":")
+            found |= {names.SERVER_ADDRESS: host.strip("[]"), names.SERVER_PORT: int(port)}
         if event.finish_reason:
             found[names.FINISH_REASONS] = [event.finish_reason]
         if event.cached_tokens:

@@ -119,6 +119,8 @@ class OpenSpans:
         self._ended: list[SpanRecord] = []
         self.common: dict[str, Value] = {names.RUN: run}
         """Attributes of every span."""
+        self.versions: dict[str, str] = {}
+        """Versions of services, where they are known."""
 
     def begin(self, key: str, span: OpenSpan) -> OpenSpan:
         """Opens a span under a key of the run; the key is free again once it has ended."""
@@ -184,7 +186,7 @@ class OpenSpans:
             message=message,
             service=span.service,
             instance=span.instance,
-            version=span.version,
+            version=span.version or self.versions.get(span.service, ""),
             run=self._run,
             open=is_open,
         )
