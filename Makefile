@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test test-observability manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -99,6 +99,11 @@ CONSOLE := build/console-packages
 
 observe-test: .venv/.ready-dev $(PHOENIX)/.ready $(MLFLOW)/.ready $(CONSOLE)/.ready ## Trace the shipped team's demo into Phoenix and MLflow and find it there with Chromium
 	@PYTHONPATH=$(CONSOLE) $(BIN)/pytest tests/observe/test_phoenix.py tests/observe/test_mlflow.py $(ARGS)
+
+OBSERVABILITY := build/observability
+
+test-observability: .venv/.ready-dev $(OBSERVABILITY)/.ready ## Trace runs through the OpenTelemetry Collector into Jaeger, with kills, and compare with the journals; set the alerts off (needs Go, Debian: prometheus)
+	@$(BIN)/pytest tests/observability tests/alerts $(ARGS)
 
 OPENAPI := build/openapi-venv
 
@@ -255,6 +260,24 @@ $(CLIENTS)/.ready: tests/clients/requirements.txt
 
 $(MEMBERS)/.ready: tests/members/requirements.txt
 	$(call new-venv,(some 500 MB))
+
+# Two Go programs, some seven minutes of CPU each; the Collector has the components of deploy/otel/collector.yaml.
+COLLECTOR := v0.161.0
+CONTRIB := github.com/open-telemetry/opentelemetry-collector-contrib
+
+$(OBSERVABILITY)/.ready: tests/observability/otelcol/main.go Makefile
+	@command -v go >/dev/null || { echo "make: no go here: install Go 1.26 or later" >&2; exit 1; }
+	@echo "make: building Jaeger and the OpenTelemetry Collector: some 15 min of CPU the first time" >&2
+	@mkdir -p $(@D)/jaeger.src $(@D)/otelcol.src && cp tests/observability/otelcol/main.go $(@D)/otelcol.src
+	@cd $(@D)/jaeger.src && { test -f go.mod || go mod init cadre.test/jaeger; } \
+		&& go get -tool github.com/jaegertracing/jaeger/cmd/jaeger@v1.76.0 \
+		&& nice go build -mod=mod -buildvcs=false -o ../jaeger github.com/jaegertracing/jaeger/cmd/jaeger
+	@cd $(@D)/otelcol.src && { test -f go.mod || go mod init cadre.test/otelcol; } \
+		&& go get go.opentelemetry.io/collector/otelcol@$(COLLECTOR) $(CONTRIB)/exporter/prometheusexporter@v0.155.0 \
+		$(foreach one,receiver/otlpreceiver exporter/otlpexporter exporter/otlphttpexporter processor/memorylimiterprocessor processor/batchprocessor,go.opentelemetry.io/collector/$(one)@$(COLLECTOR)) \
+		$(foreach one,connector/spanmetricsconnector exporter/fileexporter extension/storage/filestorage extension/healthcheckextension processor/attributesprocessor processor/tailsamplingprocessor processor/transformprocessor,$(CONTRIB)/$(one)@$(COLLECTOR)) \
+		&& nice go build -mod=mod -buildvcs=false -o ../otelcol .
+	@touch $@
 
 # The suite wants a newer Node.js than distributions have: one comes with it.
 $(CONFORMANCE)/.ready: Makefile

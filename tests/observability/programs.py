@@ -1,0 +1,144 @@
+"""The OpenTelemetry Collector and Jaeger as processes, for tests that look at what arrives there."""
+
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+
+from harness.nats_server import free_port
+from harness.patience import eventually, patience
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "build" / "observability"
+SHIPPED = ROOT / "deploy" / "otel" / "collector.yaml"
+
+
+class Program:
+    """A program that answers at an address once it is ready."""
+
+    def __init__(self, name: str, config: dict[str, Any], health: str, folder: Path) -> None:
+        self.folder = folder
+        self._argv = [str(BUILT / name), "--config", str(folder / f"{name}.yaml")]
+        self._health = health
+        self._log = folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._file = folder / f"{name}.yaml"
+        self.configure(config)
+
+    def configure(self, config: dict[str, Any]) -> None:
+        """Take a configuration with the next start."""
+        self.config = config
+        self._file.write_text(yaml.safe_dump(config))
+
+    def start(self) -> None:
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen(self._argv, cwd=self.folder, stdout=output, stderr=output)
+        eventually(self._answers, what=f"{self._health} answers", state=self._log.read_text)
+
+    def kill(self) -> None:
+        """kill -9"""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.wait(timeout=patience())
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self._log.read_text()
+        try:
+            return httpx2.get(self._health, timeout=2).status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+
+class Jaeger(Program):
+    """Jaeger with its traces in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.otlp = f"127.0.0.1:{free_port()}"
+        self.url = f"http://127.0.0.1:{(query := free_port())}"
+        config = {
+            "service": {
+                "extensions": ["jaeger_storage", "jaeger_query"],
+                "pipelines": {
+                    "traces": {"receivers": ["otlp"], "exporters": ["jaeger_storage_exporter"]},
+                },
+                "telemetry": {"metrics": {"level": "none"}},
+            },
+            "extensions": {
+                "jaeger_storage": {"backends": {"traces": {"memory": {"max_traces": 10_000}}}},
+                "jaeger_query": {
+                    "storage": {"traces": "traces"},
+                    "http": {"endpoint": f"127.0.0.1:{query}"},
+                    "grpc": {"endpoint": f"127.0.0.1:{free_port()}"},
+                },
+            },
+            "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": self.otlp}}}},
+            "exporters": {"jaeger_storage_exporter": {"trace_storage": "traces"}},
+        }
+        super().__init__("jaeger", config, f"{self.url}/api/services", folder)
+
+    def trace(self, trace: str) -> list[dict[str, Any]]:
+        """Return the spans of a trace in the JSON of OTLP, each with its `resource`; none while Jaeger has none."""
+        answer = httpx2.get(f"{self.url}/api/v3/traces/{trace}", timeout=patience())
+        if answer.status_code == 404:
+            return []
+        answer.raise_for_status()
+        return [
+            {**span, "resource": attributes_of(group["resource"])}
+            for group in answer.json()["result"]["resourceSpans"]
+            for scope in group["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
+
+class Collector(Program):
+    """The shipped configuration, with other addresses.
+
+    Without `servicegraph`, which the module proxy does not have; `change` may alter the rest.
+    """
+
+    def __init__(self, folder: Path, backend: str, **sampling: Any) -> None:
+        config = yaml.safe_load(SHIPPED.read_text())
+        self.url = f"http://127.0.0.1:{(http := free_port())}"
+        self.scraped = f"127.0.0.1:{(scraped := free_port())}"
+        health = free_port()
+        protocols = config["receivers"]["otlp"]["protocols"]
+        protocols["http"]["endpoint"] = f"127.0.0.1:{http}"
+        protocols["grpc"]["endpoint"] = f"127.0.0.1:{free_port()}"
+        tempo = config["exporters"]["otlp_grpc/tempo"]
+        tempo["endpoint"] = backend
+        config["exporters"]["prometheus"]["endpoint"] = f"127.0.0.1:{scraped}"
+        config["extensions"]["health_check"]["endpoint"] = f"127.0.0.1:{health}"
+        config["extensions"]["file_storage"]["directory"] = str(folder / "queue")
+        del config["connectors"]["servicegraph"]
+        traces, metrics = config["service"]["pipelines"]["traces"], config["service"]["pipelines"]["metrics"]
+        traces["exporters"].remove("servicegraph")
+        metrics["receivers"].remove("servicegraph")
+        config["service"]["telemetry"]["metrics"]["readers"][0]["pull"]["exporter"]["prometheus"] = {
+            "host": "127.0.0.1",
+            "port": free_port(),
+        }
+        if sampling:
+            config["processors"]["tail_sampling"] = sampling
+            traces["processors"].append("tail_sampling")
+        super().__init__("otelcol", config, f"http://127.0.0.1:{health}", folder)
+
+    def send_to(self, backend: str) -> None:
+        """Send spans to another backend from the next start on."""
+        self.config["exporters"]["otlp_grpc/tempo"]["endpoint"] = backend
+        self.configure(self.config)
+
+
+def attributes_of(holder: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a span or resource, each as its value in JSON."""
+    return {one["key"]: next(iter(one["value"].values())) for one in holder.get("attributes", ())}
