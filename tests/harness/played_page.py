@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.nats_server import free_port
 from harness.patience import eventually, patience
 
 FENCE = re.compile(r"^```(?P<kind>\w+)?(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
@@ -69,6 +70,7 @@ class PlayedPage:
         }
         self._environment = {**known, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{known['PATH']}"}
         self._terminals: dict[str, subprocess.Popen[bytes]] = {}
+        self._model_port = str(free_port())
 
     def play(self, page: Path) -> int:
         """Play all blocks of a page and return how many commands it has."""
@@ -112,6 +114,7 @@ class PlayedPage:
         if before := self._terminals.pop(terminal, None):
             self._interrupt(before)
         log = self.folder / f"{terminal}.log"
+        command = command.replace("8090", self._model_port)
         command = re.sub(r"\bcadre up\b", "cadre up --port 0", command)
         with log.open("wb") as output:
             self._terminals[terminal] = process = subprocess.Popen(
