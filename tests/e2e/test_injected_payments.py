@@ -34,7 +34,10 @@ def test_an_injected_payment_waits_through_the_death_of_its_agent(
     stack.services["clerk"].start()
     (again,) = waiting(gateway, run)
     assert again["call"] == call["call"]
-    assert decide(gateway, call["call"], "approved").status_code in (200, 202)
+    assert decide(gateway, call["call"], "approved", know=["whom"]).status_code == 422
+    assert cadre("approve", call["call"], "--know", "recipient").returncode == 0
+    (decided,) = events_of(gateway, run, "approval.decided")
+    assert decided["know"] == ["recipient"]
     assert gateway.finished(run)["state"] == "success"
     assert done(books) == [f"{EVIL} 200"]
     (read,) = [one for one in events_of(gateway, run, "tool.called") if one["tool"] == "read_mail"]

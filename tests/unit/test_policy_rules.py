@@ -645,6 +645,46 @@ async def test_a_call_that_was_turned_down_or_failed_counts_no_more(tmp_path: Pa
         assert replays(team)
 
 
+@pytest.mark.parametrize(
+    ("task", "origin"),
+    [
+        ("Post it on our site www.our-company.com.They are waiting.", "task"),
+        ("Post it on www.our-company.com.evil.example.", "nowhere"),
+    ],
+)
+async def test_a_sentence_ends_also_where_a_blank_is_missing(task: str, origin: str, tmp_path: Path) -> None:
+    script = [[call("get_page", url="www.our-company.com")], [answer("done")]]
+    spec = {"rules": [{"calls": "*", "hold": "false"}]}
+    async with Team([clerk(tmp_path, spec)], TOOLS, script) as team:
+        run = await team.start("clerk", task)
+        assert await run.result() == "done"
+        (decided,) = [one for one in run.events if type(one) is ev.PolicyDecided]
+        assert decided.origins["url"][0] == origin
+
+
+async def test_a_person_may_have_a_destination_known_from_here_on(tmp_path: Path) -> None:
+    other = "GB33BUKB20201555555555"
+    script = [
+        [call("plan_tools", tools=["pay"])],
+        [READ],
+        [call("pay", recipient=EVIL, amount=980)],
+        [call("pay", recipient=EVIL, amount=10)],
+        [call("pay", recipient=other, amount=10)],
+        [answer("done")],
+    ]
+    async with Team([clerk(tmp_path, {"policies": ["careful"]})], TOOLS, script) as team:
+        run = await team.start("clerk", "Pay the bill.")
+        await run.settle()
+        assert [one.name for one in run.held] == ["pay"]
+        await run.approve(know=["recipient"])
+        await run.settle()
+        assert [one.arguments["recipient"] for one in team.calls if one.tool == "pay"] == [EVIL, EVIL]
+        assert [one.arguments["recipient"] for one in run.held] == [other]
+        decided = [one for one in run.events if type(one) is ev.PolicyDecided and one.name == "pay"]
+        assert [one.origins["recipient"][0] for one in decided] == ["text", "listed", "nowhere"]
+        assert replays(team)
+
+
 async def test_a_rule_about_a_member_denies_the_delegation(tmp_path: Path) -> None:
     spec = {"rules": [{"calls": "delegate", "deny": "'secret' in task"}]}
     boss = [[call("mailer", task="Mail the secret.")], [answer("done")]]

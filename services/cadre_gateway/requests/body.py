@@ -164,6 +164,8 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """With `approved`, of a question that proposes calls: the numbers of those that are made, from 1."""
     edits: list[CallEdit] = []
     """With `approved`, of a question that proposes calls: calls that are changed, dropped or added first."""
+    know: list[str] = []
+    """With `approved` or `corrected`: arguments whose values the run's policies know from here on."""
     by: str = ""
     """Who decides; the header `Cadre-User` counts before it."""
 
@@ -179,6 +181,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     only: list[int] | None = None
     edits: list[CallEdit] = []
+    know: list[str] = []
 
     def arguments_of(self, name: str, own: dict[str, Any]) -> dict[str, Any] | None:
         """All arguments of the corrected call of the tool `name`, whose own are given; None leaves them as they are."""
@@ -327,6 +330,8 @@ def ruling(data: bytes, user: str | None) -> Ruling:
         raise invalid("a correction changes something: give arguments, tool, or both")
     if (found.edits or found.only is not None) and (verdict != "approved" or (found.edits and found.only)):
         raise invalid('edits, or only, come with `"verdict": "approved"`; leave the other out')
+    if found.know and verdict == "rejected":
+        raise invalid('know comes with `"verdict": "approved"` or `"corrected"`; leave it out')
     by = (user or found.by).strip()
     if len(by) > _MAX_NAME_CHARS or not by.isprintable():
         raise invalid(
@@ -341,6 +346,7 @@ def ruling(data: bytes, user: str | None) -> Ruling:
         by=by,
         only=found.only,
         edits=found.edits,
+        know=found.know,
     )
 
 

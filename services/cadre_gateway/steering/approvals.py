@@ -17,6 +17,7 @@ from cadre.engine.calls.approval import (
     check_answer,
     check_correction,
     check_edits,
+    check_known,
     held_call,
     may_decide,
     only_edits,
@@ -168,6 +169,7 @@ class ApprovalDecisions:
                 raise invalid("a question is answered with approve or reject, and with feedback if you like")
             elif wanted.verdict == "corrected":
                 _check_correction(held.run, held.pending, wanted, arguments, deciders)
+            _check_known(held.pending, wanted, arguments)
         decision = Decision(
             id=f"{call}:decision:{secrets.token_hex(8)}",
             tree=held.run.tree,
@@ -179,6 +181,7 @@ class ApprovalDecisions:
             tool=wanted.tool,
             arguments=arguments,
             edits=wanted.edits,
+            know=wanted.know,
             sender=wanted.by or SENDER,
             roles=[*titles],
             trace=trace_of(traceparent),
@@ -273,6 +276,13 @@ def _check_correction(
             check_edits(run, pending, wanted.edits)
         else:
             check_correction(run, pending, wanted.tool, arguments, deciders)
+    except CallNotAllowed as error:
+        raise invalid(str(error)) from error
+
+
+def _check_known(pending: CallState, wanted: Ruling, arguments: dict[str, Any] | None) -> None:
+    try:
+        check_known(pending, wanted.know, arguments)
     except CallNotAllowed as error:
         raise invalid(str(error)) from error
 

@@ -220,17 +220,19 @@ class AsyncRunHandle:
         *,
         only: Sequence[int] | None = None,
         edits: Sequence[CallEdit | Mapping[str, Any]] = (),
+        know: Sequence[str] = (),
         feedback: str = "",
         by: str = "",
     ) -> list[ApprovalDecision]:
         """Lets a call be made, or with "all" every call that waits.
 
         Of the calls that a question proposes `only` those with these numbers are made, from 1, or all as `edits`
-        change, drop and add them.
+        change, drop and add them. The values of the arguments in `know` are known to policies from here on.
         """
         calls = await self._calls(call)
         return [
-            await self._client.approve(one, only=only, edits=edits, feedback=feedback, by=by) for one in calls
+            await self._client.approve(one, only=only, edits=edits, know=know, feedback=feedback, by=by)
+            for one in calls
         ]
 
     async def reject(self, call: str, *, feedback: str = "", by: str = "") -> list[ApprovalDecision]:

@@ -284,16 +284,19 @@ class RunRequests(Transport):
         *,
         only: Sequence[int] | None = None,
         edits: Sequence[CallEdit | Mapping[str, Any]] = (),
+        know: Sequence[str] = (),
         feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:
         """Let a call be made that waits for a person.
 
         Of the calls that a question proposes `only` those with these numbers are made, from 1, or all as `edits`
-        change, drop and add them. Raises Conflict when somebody else was first, it expired, or its run has ended.
+        change, drop and add them. The values of the arguments in `know` are known to the run's policies from here on.
+        Raises Conflict when somebody else was first, it expired, or its run has ended.
         """
         some: dict[str, Any] = {"only": [*only]} if only is not None else {}
         some |= {"edits": to_builtins([*edits])} if edits else {}
+        some |= {"know": [*know]} if know else {}
         return await self._decide(call, "approved", feedback, by, some)
 
     async def reject(self, call: str, *, feedback: str = "", by: str = "") -> ApprovalDecision:

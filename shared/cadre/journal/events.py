@@ -244,6 +244,8 @@ class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
     """What it is called with, when that was corrected."""
     edits: list[CallEdit] = []
     """What was changed about the calls that a question proposed."""
+    know: list[str] = []
+    """Arguments whose values the run's policies know from here on."""
     trace: str | None = None
     """`traceparent` of what brought the decision."""
 

@@ -304,6 +304,8 @@ class Decision(PersonsRecord, frozen=True, tag="decision"):
     arguments: dict[str, Any] | None = None
     """With `corrected`: the arguments to call it with; None keeps them."""
     edits: list[CallEdit] = []
+    know: list[str] = []
+    """Arguments whose values the run's policies know from here on."""
     sender: str = ""
     roles: list[str] = []
     """Roles of the sender, beside their name."""

@@ -182,18 +182,19 @@ class TeamRun:
         call: str = "",
         *,
         edits: Sequence[CallEdit | Mapping[str, Any]] = (),
+        know: Sequence[str] = (),
         feedback: str = "",
         by: str = "test",
     ) -> None:
         """Let a call be made, with "all" every call that waits, or the calls that a question proposes, as `edits`
-        change, drop and add them.
+        change, drop and add them. `know`: arguments whose values policies know from here on.
 
         `call` may be left out when only one is held.
         """
         verdict: Verdict = "corrected" if edits else "approved"
         given = [made(CallEdit, one) if isinstance(one, Mapping) else one for one in edits]
         for one in await self._calls(call):
-            await self._decide(verdict, one, feedback, by, edits=given)
+            await self._decide(verdict, one, feedback, by, edits=given, know=[*know])
 
     async def reject(self, call: str = "", *, feedback: str = "", by: str = "test") -> None:
         """Turn down a call, or with "all" every call that waits; the model reads the feedback."""

@@ -49,16 +49,28 @@ def command(agent: str | None, run: str | None, limit: int, output: str) -> None
     metavar="JSON",
     help='Of proposed calls: {"call": 1, "arguments": {…}}, {"call": 2, "drop": true}, {"tool": NAME, …}.',
 )
+@click.option(
+    "--know", multiple=True, metavar="ARGUMENT", help="Policies know its value for the rest of the run."
+)
 @output_option("text")
-def approve(call: str, feedback: str, only: tuple[int, ...], edits: tuple[str, ...], output: str) -> int:
+def approve(
+    call: str,
+    feedback: str,
+    only: tuple[int, ...],
+    edits: tuple[str, ...],
+    know: tuple[str, ...],
+    output: str,
+) -> int:
     """Let CALL be made: its id, a beginning of one, or its run's when no other call of that run waits.
 
     Of a question that proposes calls all are made; with --only those alone, with --edit as it changes, drops and adds
-    them. Both options may be given several times.
+    them. --know recipient has further calls to that recipient pass rules about where it comes from. All of these may be
+    given several times.
     """
     content: dict[str, Any] = {"verdict": "approved", "feedback": feedback}
     content |= {"only": [*only]} if only else {}
     content |= {"edits": [json_object("--edit", edit) for edit in edits]} if edits else {}
+    content |= {"know": [*know]} if know else {}
     return decide(call, content, output)
 
 

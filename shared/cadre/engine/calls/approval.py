@@ -120,6 +120,7 @@ def decided(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> 
         check_correction(run, held, decision.tool, decision.arguments, deciders, arrival)
     if decision.edits:
         check_edits(run, held, decision.edits)
+    check_known(held, decision.know, arguments)
     return ev.ApprovalDecided(
         call=held.id,
         verdict=decision.verdict,
@@ -128,6 +129,7 @@ def decided(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> 
         name=name,
         arguments=arguments,
         edits=decision.edits,
+        know=decision.know,
         trace=decision.trace,
     )
 
@@ -138,6 +140,14 @@ def check_answer(pause: CallPause, verdict: Verdict, content: dict[str, Any] | N
     if verdict != "rejected" and wrong:
         wanted = ", ".join(pause.unfinished.schema.get("properties", {}))
         raise CallNotAllowed(f"correct the call with arguments that answer it ({wanted}): {'; '.join(wrong)}")
+
+
+def check_known(held: CallState, know: Sequence[str], arguments: dict[str, Any] | None) -> None:
+    """Raises CallNotAllowed for names in `know` that the call does not have; `arguments` are those of a correction."""
+    given = held.arguments if arguments is None else arguments
+    if unknown := [name for name in know if name not in given]:
+        had = ", ".join(given) or "none"
+        raise CallNotAllowed(f"know names {', '.join(unknown)}, and the arguments of the call are {had}")
 
 
 def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:

@@ -1,6 +1,7 @@
 """What events add to the facts of a run whose calls have rules."""
 
 import copy
+import re
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, MessageStep, TaskStep
 from cadre.protocol.cards import EFFECTS
 from cadre.protocol.policy import PLAN_TOOLS
+
+_SENTENCE_END = re.compile(r"(?<=[\w)])([.!?])(?=[A-Z][a-z])")
 
 _MADE_NOTHING = ("tool-failed", "invalid-call", "cancelled", "not-called", "away")
 """Codes of errors after which a call does not count."""
@@ -80,6 +83,7 @@ def fold_facts(run: Run, event: ev.AnyEvent, at: float) -> None:
             _ask(facts, event.feedback)
             _ask(facts, event.arguments)
             _ask(facts, msgspec.to_builtins(event.edits))
+            _know(run, facts, event)
             if event.verdict in ("rejected", "expired"):
                 facts.calls.pop(event.call, None)
         case ev.ToolsPlanned():
@@ -131,9 +135,15 @@ def with_words(run: Run, said: Any) -> Run:
 def _ask(facts: MetValues, value: Any) -> None:
     """A person wrote it."""
     for path, one in leaves(value):
-        if isinstance(one, str) and (text := normalized(one)) and text not in facts.asked:
-            facts.asked.append(text)
-            facts.numbers |= numbers_in(text)
+        if not isinstance(one, str):
+            texts = []
+        else:
+            # People forget the blank behind a sentence: "Post it on www.our-company.com.They are here."
+            texts = [normalized(each) for each in dict.fromkeys([one, _SENTENCE_END.sub(r"\1 ", one)])]
+        for text in texts:
+            if text and text not in facts.asked:
+                facts.asked.append(text)
+                facts.numbers |= numbers_in(text)
         if path and (whole := as_value(one)) is not None:
             facts.given.add(whole)
 
@@ -171,6 +181,15 @@ def _structured(value: Any) -> Any:
     except UNREADABLE:
         return value
     return found if isinstance(found, dict | list) else value
+
+
+def _know(run: Run, facts: MetValues, event: ev.ApprovalDecided) -> None:
+    held = next((one for one in run.open_calls() if one.id == event.call), None)
+    if held is None or not event.know:
+        return
+    given = kind_of(run).arguments(run, held.arguments if event.arguments is None else event.arguments)
+    values = (as_value(one) for name in event.know for _, one in leaves(given.get(name)))
+    facts.listed |= {one for one in values if one is not None}
 
 
 def _is_named(run: Run, facts: MetValues, call: str) -> bool:

@@ -57,6 +57,7 @@ def _passed(run: Run, task: str, inputs: dict[str, Any], plan: list[str] | None)
     found: dict[str, FirstStood] = {}
     known = [(value, FirstStood(one.origin, via=one.place)) for value, one in facts.passed.items()]
     known += [(value, FirstStood("trusted", place)) for value, place in origins.trusted_values()]
+    known += [(value, FirstStood("listed")) for value in facts.listed]
     for value, stood in known:
         if any(stands_in(value, text) >= 0 for text in texts):
             found[value] = stood
