@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test test-observability manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-a2a test-conformance observe observe-test test-observability manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -83,6 +83,14 @@ CONFORMANCE := build/conformance
 
 test-conformance: .venv/.ready-dev $(CONFORMANCE)/.ready ## Try the gateway's MCP server by the protocol's own suite (needs npm); options for pytest go into ARGS
 	@$(BIN)/pytest tests/conformance $(ARGS)
+
+A2A_KIT := build/a2a-kit-venv
+
+test-a2a: .venv/.ready-dev ## Run A2A's compatibility kit against a gateway: KIT=folder, a checkout of a2aproject/a2a-tck, branch 1.0-dev
+	@test -f "$(KIT)/pyproject.toml" || { echo "make: KIT=folder names a checkout of a2aproject/a2a-tck, branch 1.0-dev" >&2; exit 1; }
+	@test -x $(A2A_KIT)/bin/python || $(BIN)/python -m venv $(A2A_KIT)
+	@$(A2A_KIT)/bin/python -m pip install --quiet $(KIT)
+	@KIT=$(abspath $(KIT)) $(BIN)/pytest tests/a2a_kit $(ARGS)
 
 HELM := build/helm
 

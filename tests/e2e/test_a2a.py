@@ -100,6 +100,49 @@ def test_a_card_says_where_and_how(gateway: Gateway) -> None:
     assert gateway.request("GET", "/a2a/nobody/.well-known/agent-card.json").status_code == 404
 
 
+def test_the_cards_of_all_agents_are_at_known_places(gateway: Gateway) -> None:
+    answer = gateway.request("GET", "/.well-known/agent-card.json")
+    assert answer.json()["name"] == "chief", "the agent that leads the others"
+    assert not {"url", "preferredTransport", "protocolVersion"} & answer.json().keys(), "fields of 0.3"
+    assert "max-age" in answer.headers["cache-control"]
+    assert answer.headers["last-modified"]
+    known = {"If-None-Match": answer.headers["etag"]}
+    assert gateway.request("GET", "/.well-known/agent-card.json", headers=known).status_code == 304
+    listed = [card["name"] for card in gateway.request("GET", "/a2a").json()["agents"]]
+    assert listed == ["chief", "clerk", "host"]
+
+
+def test_an_address_with_a_slash_behind_it(gateway: Gateway) -> None:
+    params = message("Hi")
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+    answer = gateway.request("POST", "/a2a/host/", json=body).json()
+    assert state(answer["result"]["task"]) == "TASK_STATE_COMPLETED"
+
+
+def test_a_message_of_files_alone_is_a_task(gateway: Gateway) -> None:
+    part = {"raw": "aGk=", "mediaType": "application/x-some-type", "filename": "hi.bin"}
+    task = result(gateway, "host", "SendMessage", message("", part))["task"]
+    assert state(task) == "TASK_STATE_COMPLETED"
+
+
+def test_tasks_are_listed_by_state_time_and_any_context(gateway: Gateway) -> None:
+    context = f"a context: {uuid4().hex}"
+    task = result(gateway, "host", "SendMessage", message("Hi", contextId=context))["task"]
+
+    def listed(**wanted: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = result(gateway, "host", "ListTasks", wanted)["tasks"]
+        return found
+
+    eventually(lambda: bool(listed(contextId=context)), what="it is listed")
+    assert [(one["id"], one["contextId"]) for one in listed(contextId=context)] == [(task["id"], context)]
+    assert (task["id"], context) in [(one["id"], one["contextId"]) for one in listed()]
+    assert listed(statusTimestampAfter="2099-01-01T00:00:00Z") == []
+    assert task["id"] in [one["id"] for one in listed(statusTimestampAfter="2020-01-01T00:00:00Z")]
+    for empty in ("TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED"):
+        assert listed(status=empty) == []
+    assert listed(status="TASK_STATE_UNSPECIFIED")
+
+
 def test_a_message_is_answered(gateway: Gateway) -> None:
     task = result(gateway, "host", "SendMessage", message("Hi there"))["task"]
     assert state(task) == DONE

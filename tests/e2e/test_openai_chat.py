@@ -231,6 +231,32 @@ def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(
     stack.services["locked"].terminate()
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"logprobs": True},
+        {"modalities": ["text", "audio"]},
+        {"functions": [{"name": "f"}]},
+        {"audio": {"voice": "a"}},
+    ],
+)
+def test_what_would_change_the_answer_is_refused(openai_client: OpenAI, fields: dict[str, Any]) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        openai_client.chat.completions.create(model="host", messages=said("Hi"), **fields)
+    assert refused.value.param == next(iter(fields))
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_an_answer_ends_before_a_stop_sequence(openai_client: OpenAI, is_streamed: bool) -> None:
+    wanted: dict[str, Any] = {"model": "host", "messages": said("tell a story"), "stop": ["each", "the same"]}
+    if is_streamed:
+        with openai_client.chat.completions.stream(**wanted) as stream:
+            found = stream.get_final_completion()
+    else:
+        found = openai_client.chat.completions.create(**wanted)
+    assert found.choices[0].message.content == "Once there was a host, and he told "
+
+
 # --- functions of the caller
 
 

@@ -77,6 +77,34 @@ def settled(client: OpenAI, response: Response) -> Response:
     return found[0]
 
 
+def test_a_stream_ends_as_streams_of_chats_do_and_names_the_conversation(gateway: Gateway) -> None:
+    asked = {"model": "host", "input": "Hi", "stream": True, "conversation": {"id": "conv_7"}}
+    text = gateway.request("POST", "/v1/responses", json=asked).text
+    frames = text.strip().split("\n\n")
+    assert frames[-1] == "data: [DONE]"
+    last = json.loads(frames[-2].partition("data: ")[2])
+    assert last["response"]["conversation"] == {"id": "conv_7"}
+
+
+def test_a_file_may_be_named_by_its_address(client: OpenAI, gateway: Gateway) -> None:
+    parts: Any = [
+        {"type": "input_text", "text": "Hi"},
+        {"type": "input_file", "file_url": "https://a.example/b.pdf"},
+    ]
+    answer = client.responses.create(model="host", input=[{"role": "user", "content": parts}])
+    run = gateway.run(answer.id.removeprefix("resp_"), full="true")
+    assert "https://a.example/b.pdf" in json.dumps(run["memory"])
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/embeddings", "/v1/models/nobody", "/v1/runs/nobody", "/v1/responses/resp_x"]
+)
+def test_errors_have_the_form_of_openai_at_every_path(gateway: Gateway, path: str) -> None:
+    answer = gateway.request("GET", path)
+    assert answer.status_code == 404
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
 # --- whole and streamed
 
 

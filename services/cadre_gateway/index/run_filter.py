@@ -38,6 +38,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Those that were asked for at this time (Unix seconds) or later."""
     until: float | None = None
     """Those that were asked for before."""
+    changed_since: float | None = None
+    """Those that began or ended at this time (Unix seconds) or later."""
     min_cost: float | None = None
     error: str | None = None
     """The code, or the type, of the error that they ended with."""
@@ -137,6 +139,7 @@ def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Va
         ("person = ?", wanted.user),
         ("asked_at >= ?", wanted.since),
         ("asked_at < ?", wanted.until),
+        ("coalesce(ended_at, started_at, asked_at) >= ?", wanted.changed_since),
         ("cost >= ?", wanted.min_cost),
     ]
     for condition, value in given:

@@ -182,8 +182,34 @@ def full(why: str) -> Problem:
     )
 
 
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+_CODES = {
+    "unknown-agent": "model_not_found",
+    "unknown-run": "response_not_found",
+    "budget-exhausted": "insufficient_quota",
+    "capacity": "rate_limit_exceeded",
+}
+
+
+def error_of(problem: Problem) -> dict[str, Any]:
+    """Return the problem as the `error` object of OpenAI's API."""
+    kind = "server_error" if problem.status >= 500 else "invalid_request_error"
+    return {
+        "message": problem.detail,
+        "type": _TYPES.get(problem.status, kind),
+        "param": problem.more.get("field"),
+        "code": _CODES.get(problem.code, problem.code.replace("-", "_")),
+    }
+
+
 def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that is the problem; `instance` is the path of the request."""
+    """Return the problem as an answer; `instance` is the path of the request. Below /v1, where clients of OpenAI's API
+    look as well, it holds the `error` that they read."""
+    of_openai = {"error": error_of(problem)} if instance.startswith("/v1/") else {}
     return JSONResponse(
         {
             "type": BASE_URL + problem.code,
@@ -193,6 +219,7 @@ def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None =
             "detail": problem.detail,
             "instance": instance,
             **problem.more,
+            **of_openai,
         },
         status_code=problem.status,
         media_type="application/problem+json",

@@ -8,7 +8,10 @@ DOOR = Door(
     router="cadre_gateway.doors.a2a.door:router",
     # What the body names is held to the caller by the door, which asks for it by id.
     rules=(
+        *rules_of_path("/.well-known/agent-card.json", "none", get="read"),
+        *rules_of_path("/a2a", "none", get="read"),
         *rules_of_path("/a2a/{agent}", "handler", post="act"),
+        *rules_of_path("/a2a/{agent}/", "handler", post="act"),
         *rules_of_path("/a2a/{agent}/message:send", "handler", post="act"),
         *rules_of_path("/a2a/{agent}/message:stream", "handler", post="act"),
         *rules_of_path("/a2a/{agent}/tasks", "handler", get="read"),
@@ -25,6 +28,7 @@ DOOR = Door(
     # A turn of a chat may be a person's word on a call.
     actions={
         "POST /a2a/{agent}": "chat.turn",
+        "POST /a2a/{agent}/": "chat.turn",
         "POST /a2a/{agent}/message:send": "chat.turn",
         "POST /a2a/{agent}/message:stream": "chat.turn",
         "POST /a2a/{agent}/tasks/{run}:cancel": "run.cancel",

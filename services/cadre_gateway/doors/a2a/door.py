@@ -4,13 +4,16 @@ and 0.3) and HTTP with JSON (1.0), with errors in the form of each."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import AsyncGenerator, Callable
+from email.utils import formatdate
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from cadre.protocol.cards import AgentCard
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a.card import KEYS, card_of_agent, for_older_clients, signer_of
 from cadre_gateway.doors.a2a.methods import AgentTasks, Messages, TaskWatch, check_version, perform
@@ -18,7 +21,7 @@ from cadre_gateway.doors.a2a.objects import SUBMITTED, WORKING, Json, RpcCall
 from cadre_gateway.doors.answers import count_request, json_answer
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.sender import RunService
-from cadre_gateway.reading.directory import card_of
+from cadre_gateway.reading.directory import card_of, live_agents
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 from cadre_gateway.streaming.event_stream import EventStream
@@ -31,6 +34,7 @@ RpcId = str | int | None
 def add_json_rpc_routes(routes: APIRouter, tasks: AgentTasks) -> None:
     """Adds the one route of the binding."""
 
+    @routes.post(f"{AGENT}/", summary="The same, as clients ask that join addresses")
     @routes.post(AGENT, summary="A call of A2A to an agent")
     async def post_call(agent: str, request: Request) -> Response:
         rpc_id: RpcId = None
@@ -53,7 +57,9 @@ async def _call(request: Request) -> RpcCall:
     except msgspec.ValidationError as error:
         raise Problem(400, "not-a-call", f"not a call of JSON-RPC 2.0: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "not-json", f"the body is not JSON: {error}") from error
+        says_json = "json" in request.headers.get("content-type", "json")
+        code = "not-json" if says_json else "unsupported-content"
+        raise Problem(400, code, f"the body is not JSON: {error}") from error
     if call.jsonrpc != "2.0":
         raise Problem(400, "not-a-call", 'not a call of JSON-RPC 2.0: write `"jsonrpc": "2.0"`')
     return call
@@ -114,6 +120,7 @@ _KINDS = {
     "run-erased": _Kind(-32001, "TASK_NOT_FOUND"),
     "task-not-cancelable": _Kind(-32002, "TASK_NOT_CANCELABLE"),
     "run-ended": _Kind(-32004, "UNSUPPORTED_OPERATION"),
+    "unsupported-content": _Kind(-32005, "CONTENT_TYPE_NOT_SUPPORTED"),
     "no-extended-card": _Kind(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     "unknown-version": _Kind(-32009, "VERSION_NOT_SUPPORTED"),
     "not-json": _Kind(-32700, "JSON_PARSE_ERROR"),
@@ -262,6 +269,9 @@ def _with_parts(holder: Json) -> Json:
 def _part(part: Json) -> Json:
     if "text" in part:
         return {"kind": "text", "text": part["text"]}
+    if "data" not in part:
+        names = {"raw": "bytes", "url": "uri", "filename": "name", "mediaType": "mimeType"}
+        return {"kind": "file", "file": {names[key]: value for key, value in part.items() if key in names}}
     data = part["data"]
     return {"kind": "data", "data": data if isinstance(data, dict) else {"value": data}}
 
@@ -334,10 +344,11 @@ def add_http_json_routes(routes: APIRouter, tasks: AgentTasks) -> None:
         size: Annotated[int, Query(alias="pageSize")] = 50,
         token: Annotated[str, Query(alias="pageToken")] = "",
         length: Length = None,
+        after: Annotated[str | None, Query(alias="statusTimestampAfter")] = None,
         artifacts: Annotated[bool, Query(alias="includeArtifacts")] = False,
     ) -> Response:
         wanted: Json = {"contextId": context, "status": status, "pageSize": size, "pageToken": token}
-        wanted |= {"historyLength": length, "includeArtifacts": artifacts}
+        wanted |= {"historyLength": length, "includeArtifacts": artifacts, "statusTimestampAfter": after}
         return await answer(agent, "ListTasks", wanted, request)
 
 
@@ -367,6 +378,21 @@ def _http_stream(events: AsyncGenerator[Json]) -> Response:
 
 
 CARD = f"{AGENT}/.well-known/agent-card.json"
+OWN_CARD = "/.well-known/agent-card.json"
+_KEPT_SECONDS = 60
+
+
+def _kept(request: Request, about: Json, value: Json, since: float = 0.0) -> Response:
+    """Return a value that clients may keep for a minute; `about` is what it follows from, without a signature, `since`
+    the time in Unix seconds from which it has been so."""
+    mark = f'"{hashlib.sha256(msgspec.json.encode([about, "signatures" in value])).hexdigest()[:32]}"'
+    is_known = request.headers.get("if-none-match") == mark
+    answer = Response(status_code=304) if is_known else json_answer(value)
+    answer.headers.update({"ETag": mark, "Cache-Control": f"private, max-age={_KEPT_SECONDS}"})
+    if since:
+        answer.headers["Last-Modified"] = formatdate(since, usegmt=True)
+    answer.headers["Vary"] = "Authorization, A2A-Version"
+    return answer
 
 
 def router(runs: RunService) -> APIRouter:
@@ -379,15 +405,48 @@ def router(runs: RunService) -> APIRouter:
     signer = signer_of(settings)
     tasks = AgentTasks(runs, answers, Messages(runs, answers), watch)
 
-    @routes.get(CARD, summary="The card of an agent")
-    async def get_card(agent: str, request: Request) -> Response:
-        card = card_of(runs.registry.reachable(), agent)
-        if card is None:
+    def cards_for(request: Request) -> dict[str, AgentCard]:
+        caller = caller_of(request)
+        live = live_agents(runs.registry.reachable())
+        cards = {name: replicas[-1].agent for name, replicas in live.items()}
+        reached = caller.agents | caller.teams
+        return {name: one for name, one in cards.items() if one and (not caller.scoped or name in reached)}
+
+    def card(agent: str, request: Request) -> Json:
+        known = card_of(runs.registry.reachable(), agent)
+        if known is None:
             raise Problem(404, "unknown-agent", f"no agent is named {agent!r}: GET /v1/agents lists them")
         url = f"{settings.url or str(request.base_url).rstrip('/')}/a2a/{agent}"
-        found = card_of_agent(card, url, asks_who_calls=bool(caller_of(request).key))
+        return card_of_agent(known, url, asks_who_calls=bool(caller_of(request).key))
+
+    def begun(agent: str) -> float:
+        return live_agents(runs.registry.reachable())[agent][-1].started_at
+
+    def signed(found: Json) -> Json:
+        return signer.signed(found) if signer is not None else found
+
+    @routes.get(CARD, summary="The card of an agent")
+    async def get_card(agent: str, request: Request) -> Response:
+        found = card(agent, request)
         # A signature is about version 1.0: its clients leave out what they do not know, and would find it broken.
-        return json_answer(for_older_clients(found, url) if signer is None else signer.signed(found))
+        is_older = signer is None and not request.headers.get("a2a-version", "").startswith("1.")
+        older = for_older_clients(found, found["supportedInterfaces"][0]["url"])
+        return _kept(request, found, older if is_older else signed(found), begun(agent))
+
+    @routes.get(OWN_CARD, summary="The card of the deployment: of the agent that leads the others")
+    async def get_own_card(request: Request) -> Response:
+        cards = cards_for(request)
+        if not cards:
+            raise Problem(404, "unknown-agent", "no agent is live")
+        below = {name for one in cards.values() for name in one.team}
+        leader = min(cards, key=lambda name: (name in below, name))
+        found = card(leader, request)
+        return _kept(request, found, signed(found), begun(leader))
+
+    @routes.get("/a2a", summary="The cards of all agents")
+    async def get_cards(request: Request) -> Response:
+        found = {"agents": [card(name, request) for name in sorted(cards_for(request))]}
+        return _kept(request, found, found)
 
     @routes.get(KEYS, summary="The keys that cards are signed with")
     async def get_keys() -> Response:

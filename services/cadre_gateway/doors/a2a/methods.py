@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from fastapi import Request
 
+from cadre.api.runs import RunSummary
 from cadre.automation.notice import PushTarget
 from cadre.errors import SpecError
 from cadre.protocol.messages import CallerTerms, Task
 from cadre.spec.names import NAME
 from cadre.versions import same_minor
+from cadre_gateway import SENDER
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.notices import PushNotifications
@@ -38,6 +40,7 @@ from cadre_gateway.doors.a2a.objects import (
     brief_task,
     content_of,
     context_of,
+    file_artifact,
     message,
     status_of,
     task_object,
@@ -53,6 +56,8 @@ from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
 _CANCEL_SECONDS = 5.0
+_OWN_SESSIONS = "a2a-"
+"""Begins the names of sessions whose contexts have names that no session may have."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class AgentTasks:
             async with contextlib.aclosing(self.answers.follow(progress)) as follow:
                 async for _ in follow:
                     pass
-        return {"task": task_object(progress, task, sent.configuration.history_length)}
+        return {"task": await self._task(progress, task, sent.configuration.history_length)}
 
     async def send_streaming(self, agent: str, sent: SendParams, sender: DoorSender) -> AsyncGenerator[Json]:
         """The same, with what happens on the way."""
@@ -188,7 +193,20 @@ class AgentTasks:
     async def get(self, agent: str, wanted: TaskParams, caller: Principal) -> Json:
         """A task as it is now."""
         task = await task_of(self.runs, caller, agent, wanted.id)
-        return task_object(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
+        return await self._task(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
+
+    async def _task(self, progress: Progress, task: Task, history: int | None) -> Json:
+        """Return the task with what it has found: its answer, and the files that it has written."""
+        return task_object(progress, task, history, await self._files(progress, task))
+
+    async def _files(self, progress: Progress, task: Task) -> Sequence[Json]:
+        """Return the files that a run has written that is over, as artifacts: not those that it was given."""
+        if progress.end is None:
+            return []
+        async with answer_deadline():
+            workspace = self.runs.submitter.workspaces.open(task.run, "artifacts")
+            written = [one for one in await workspace.files() if one.by != SENDER]
+            return [file_artifact(one, (await workspace.read(one.path)).data, task) for one in written]
 
     async def cancel(self, agent: str, wanted: TaskParams, caller: Principal) -> Json:
         """Ends a task, and all that it has others do."""
@@ -206,11 +224,16 @@ class AgentTasks:
         """Tasks, the newest first."""
         if wanted.status and wanted.status not in STATES:
             raise invalid(f"status: one of {', '.join(sorted(STATES))}")
-
         index = self.runs.lookup.index
         filters = STATE_FILTERS.get(wanted.status, RunFilter())
         runs = msgspec.structs.replace(
-            filters, agent=agent, conversation=wanted.context_id or None, reach=caller.reach
+            filters,
+            agent=agent,
+            conversation=session_of(wanted.context_id) if wanted.context_id else None,
+            changed_since=wanted.status_timestamp_after.timestamp()
+            if wanted.status_timestamp_after
+            else None,
+            reach=caller.reach,
         )
         try:
             found, following = await index.list(
@@ -218,7 +241,7 @@ class AgentTasks:
             )
         except KeyError:
             raise invalid(f"there is no page {wanted.page_token!r}: begin without one") from None
-        tasks = [brief_task(summary) for summary in found]
+        tasks = [brief_task(one, wanted.context_id or await self._context(one)) for one in found]
         if wanted.include_artifacts:
             tasks = [
                 await self.get(agent, TaskParams(id=task["id"], history_length=0), caller) for task in tasks
@@ -226,6 +249,13 @@ class AgentTasks:
         total = await index.count(runs)
         page: dict[str, Any] = {"tasks": tasks, "nextPageToken": following or ""}
         return page | {"pageSize": wanted.page_size, "totalSize": total}
+
+    async def _context(self, summary: RunSummary) -> str:
+        """Return the context of a task as its client named it: that need not be the name of a session."""
+        if summary.session is None or not summary.session.startswith(_OWN_SESSIONS):
+            return summary.session or summary.id
+        task = await self.runs.history.task(summary.id, summary.id)
+        return context_of(task) if task is not None else summary.session
 
     async def _events(
         self, place: Place, begin: Progress, task: Task, history: int | None
@@ -243,13 +273,8 @@ class AgentTasks:
                         status = status_of(progress, task) | {"state": WORKING, "message": said}
                         yield {"statusUpdate": {**where, "status": status}}
             if progress.end is not None and progress.end.output is not None:
-                yield {
-                    "artifactUpdate": {
-                        **where,
-                        "artifact": artifact_of(progress.end, task),
-                        "lastChunk": True,
-                    }
-                }
+                for artifact in (*await self._files(progress, task), artifact_of(progress.end, task)):
+                    yield {"artifactUpdate": {**where, "artifact": artifact, "lastChunk": True}}
         yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
 
 
@@ -346,13 +371,12 @@ class Messages:
         key = _key_of(sent, sender)
         if (known := await known_run(self.runs, sender.caller, agent, key)) is not None:
             return known
-        named = NAME.fullmatch(sent.context_id) is not None
-        unnamed = short_hash(sent.context_id) if sent.context_id else key.run_of(agent)
-        session = sent.context_id if named else f"a2a-{unnamed}"
+        session = session_of(sent.context_id or key.run_of(agent))
         arguments: dict[str, Any] = {}
         for data in content.data:
             arguments |= data if isinstance(data, dict) else {"data": data}
         text = content.text or ("Do what the additional arguments say." if arguments else "")
+        text = text or ("What is in this?" if content.images or content.files else "")
         wanted = Submission(
             agent=agent,
             task=text,
@@ -396,6 +420,11 @@ class Messages:
         key = _key_of(sent, sender)
         await self.runs.steering.tell(progress.run, text, "interrupt", key, sender.name)
         return Place(progress.run, progress.seq)
+
+
+def session_of(context: str) -> str:
+    """Return the session of a context, which may have any name."""
+    return context if NAME.fullmatch(context) else f"{_OWN_SESSIONS}{short_hash(context)}"
 
 
 async def task_of(runs: RunService, caller: Principal, agent: str, run: str) -> Task:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
 
@@ -11,6 +13,7 @@ from cadre.api.runs import RunSummary
 from cadre.journal.events import RunFinished
 from cadre.protocol.messages import Task, Verdict
 from cadre.protocol.tagged import for_people
+from cadre.tools.workspace import FileEntry
 from cadre_gateway.doors.messages import MessageContent
 from cadre_gateway.doors.progress import PendingAnswer, Progress
 from cadre_gateway.index.run_filter import RunFilter
@@ -114,6 +117,7 @@ class ListParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     context_id: str = ""
     status: str = ""
+    status_timestamp_after: datetime | None = None
     page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 50
     page_token: str = ""
     history_length: int | None = None
@@ -121,7 +125,7 @@ class ListParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def content_of(message: SentMessage) -> MessageContent:
-    """Reads the parts of a message. Raises a 422 problem for one that says nothing."""
+    """Read the parts of a message. Raise a 422 problem for one that says nothing."""
     found = MessageContent()
     texts: list[str] = []
     for index, part in enumerate(message.parts):
@@ -159,8 +163,12 @@ _ENDS = {
     "error": "TASK_STATE_FAILED",
 }
 
+_NEVER = ("TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED")
+"""States that no task has: what is refused begins none, and keys are asked for before."""
+
 SUBMITTED = "TASK_STATE_SUBMITTED"
-STATES = frozenset({*_ENDS.values(), WORKING, WAITING, SUBMITTED})
+NO_STATE = "TASK_STATE_UNSPECIFIED"
+STATES = frozenset({*_ENDS.values(), WORKING, WAITING, SUBMITTED, NO_STATE, *_NEVER})
 
 _OPEN = frozenset({"running", "waiting"})
 _LISTED = _ENDS | {"queued": SUBMITTED}
@@ -172,6 +180,7 @@ STATE_FILTERS = {
     end: RunFilter(states=frozenset(state for state, named in _ENDS.items() if named == end))
     for end in _ENDS.values()
 }
+STATE_FILTERS |= {state: RunFilter(states=frozenset()) for state in _NEVER}
 """States of runs, by the state of a task that the list is filtered by."""
 
 
@@ -180,11 +189,15 @@ def context_of(task: Task) -> str:
     return str(task.terms.metadata.get(CONTEXT) or task.session or task.run)
 
 
-def task_object(progress: Progress, task: Task, history: int | None = None) -> Json:
-    """The task as far as `progress` knows it, with at most so many messages of its history (None: all)."""
+def task_object(
+    progress: Progress, task: Task, history: int | None = None, files: Sequence[Json] = ()
+) -> Json:
+    """Return the task as far as `progress` knows it, with at most so many messages of its history (None: all), and with
+    the artifacts of its `files`."""
     found: Json = {"id": task.run, "contextId": context_of(task), "status": status_of(progress, task)}
-    if progress.end is not None and progress.end.output is not None:
-        found["artifacts"] = [artifact_of(progress.end, task)]
+    answer = progress.end is not None and progress.end.output is not None
+    if artifacts := [*files, *([artifact_of(progress.end, task)] if answer and progress.end else [])]:
+        found["artifacts"] = artifacts
     said = [task.task, *(text for _, text in progress.messages)]
     if history is None or history > 0:
         messages = [
@@ -195,11 +208,11 @@ def task_object(progress: Progress, task: Task, history: int | None = None) -> J
     return found
 
 
-def brief_task(summary: RunSummary) -> Json:
-    """The task of a list: without what was said and found."""
+def brief_task(summary: RunSummary, context: str) -> Json:
+    """Return the task of a list: without what was said and found."""
     state = WAITING if summary.approvals else _LISTED.get(summary.state, WORKING)
     status = {"state": state, "timestamp": _time(summary.ended_at or summary.started_at)}
-    return {"id": summary.id, "contextId": summary.session or summary.id, "status": status}
+    return {"id": summary.id, "contextId": context, "status": status}
 
 
 def status_of(progress: Progress, task: Task) -> Json:
@@ -236,6 +249,13 @@ def artifact_of(end: RunFinished, task: Task) -> Json:
     value = for_people(end.output)
     part = {"text": value} if isinstance(value, str) else {"data": value, "mediaType": "application/json"}
     return {"artifactId": f"{task.run}-answer", "name": "answer", "parts": [part]}
+
+
+def file_artifact(entry: FileEntry, data: bytes, task: Task) -> Json:
+    """Return a file that the run has written."""
+    raw = base64.b64encode(data).decode()
+    part = {"raw": raw, "filename": entry.path, "mediaType": entry.media_type}
+    return {"artifactId": f"{task.run}-file-{entry.path}", "name": entry.path, "parts": [part]}
 
 
 def message(message_id: str, parts: list[Json], task: Task, role: str = "ROLE_AGENT") -> Json:

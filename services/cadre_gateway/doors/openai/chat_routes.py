@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,12 @@ from cadre_gateway.doors.following import Answers, LiveText, check_success
 from cadre_gateway.doors.messages import MessageContent, ToldHistory
 from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
-from cadre_gateway.doors.openai.response_object import answer_changed, error_of
+from cadre_gateway.doors.openai.response_object import answer_changed
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, envelope_of
 from cadre_gateway.doors.progress import Pause, PendingAnswer, Place, Progress, Tokens, answer_text
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, invalid
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, error_of, invalid
 from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.streaming.event_stream import EventStream
 
@@ -59,11 +59,14 @@ class ChatCompletions:
         envelope = envelope_of(request, data, wanted.user, wanted.metadata or {})
         turn = chat_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
         if not turn.results and (text := conversation.answer_of(turn.text)) is not None:
-            return _unrun(plain_answer(wanted.model, text, created, stream=bool(wanted.stream)))
+            usage = wanted.stream_options is not None and bool(wanted.stream_options.include_usage)
+            stream = bool(wanted.stream)
+            return _unrun(plain_answer(wanted.model, text, created, stream=stream, with_usage=usage))
         place = await self.conversations.place_of(turn)
         progress = Progress(place.run, place.after)
         base_url, as_call = str(request.base_url).rstrip("/"), wants_final_call(wanted.tools or [])
-        answer = ChatAnswer(progress, wanted.model, created, base_url, as_call=as_call)
+        stop = [wanted.stop] if isinstance(wanted.stop, str) else wanted.stop or []
+        answer = ChatAnswer(progress, wanted.model, created, base_url, as_call=as_call, stop=stop)
         if wanted.stream:
             usage = wanted.stream_options is not None and bool(wanted.stream_options.include_usage)
             chunks = self._chunks(progress, answer, cancels=envelope.cancels, with_usage=usage)
@@ -163,12 +166,19 @@ class ChatBody(msgspec.Struct, kw_only=True):
     user: str | None = None
     metadata: dict[str, str] | None = None
     n: int | None = None
+    stop: str | list[str] | None = None
+    logprobs: bool | None = None
+    modalities: list[str] | None = None
+    audio: Any = None
+    functions: list[dict[str, Any]] | None = None
+    function_call: Any = None
 
 
 def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Turn:
     """The turn that the body asks for. Raises a 422 problem that names what cannot be used."""
     if body.n not in (None, 1):
         raise invalid("an agent gives one answer: leave n out, or send several requests", field="n")
+    _refuse_unsupported(body)
     messages = body.messages
     contents = [content_of(one.content, f"messages[{at}].content") for at, one in enumerate(messages)]
     asked = max((at for at, one in enumerate(messages) if one.role == "user"), default=-1)
@@ -202,6 +212,23 @@ def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Tur
         is_retry=envelope.is_retry,
         traceparent=envelope.traceparent,
     )
+
+
+def _refuse_unsupported(body: ChatBody) -> None:
+    """Raise a 422 problem for what would change the meaning of an answer and is not done here."""
+    refused = {
+        "logprobs": ("an answer has no log probabilities", bool(body.logprobs)),
+        "modalities": ("an answer is text", set(body.modalities or ["text"]) != {"text"}),
+        "audio": ("an answer is text", body.audio is not None),
+        "functions": ("`tools` has taken their place", bool(body.functions)),
+        "function_call": (
+            "`tool_choice` has taken its place",
+            body.function_call not in (None, "none", "auto"),
+        ),
+    }
+    for field, (why, is_asked) in refused.items():
+        if is_asked:
+            raise invalid(why, field=field)
 
 
 def _history(
@@ -248,9 +275,18 @@ class ChatAnswer:
     """The answer of a run in the form of a chat."""
 
     def __init__(
-        self, progress: Progress, agent: str, created: int, base_url: str, *, as_call: bool = False
+        self,
+        progress: Progress,
+        agent: str,
+        created: int,
+        base_url: str,
+        *,
+        as_call: bool = False,
+        stop: Sequence[str] = (),
     ) -> None:
-        """`base_url` is where people reach the gateway; the answer is told as text, or `as_call` of `final_answer`."""
+        """`base_url` is where people reach the gateway; the answer is told as text up to the first of `stop`, or
+        `as_call` of `final_answer`."""
+        self._stop = [one for one in stop if one]
         self._progress = progress
         mark = f"-{progress.after}" if progress.after else ""
         self._id = f"chatcmpl-{progress.run}{mark}"
@@ -284,7 +320,7 @@ class ChatAnswer:
     def live_chunks(self, delta: Delta) -> Iterator[bytes]:
         """What the model has written more of the answer."""
         self._live.take(delta)
-        if not self._as_call and (more := self._live.more()):
+        if not self._as_call and not self._stop and (more := self._live.more()):
             yield self._chunk({"content": more})
 
     def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
@@ -331,7 +367,12 @@ class ChatAnswer:
                 "tool_calls",
             )
         reason = "length" if progress.end.state == "max_steps_error" else "stop"
-        return answer_text(progress.end.output), [], reason
+        text = answer_text(progress.end.output)
+        return (
+            text[: min((text.find(one) for one in self._stop if one in text), default=len(text))],
+            [],
+            reason,
+        )
 
     def _question(self, pause: Pause, asked: dict[str, PendingAnswer]) -> str:
         """Return what a person is asked, and how they may answer."""
@@ -355,7 +396,9 @@ class ChatAnswer:
         return _frame({**self._head("chat.completion.chunk"), "choices": [choice]})
 
 
-def plain_answer(agent: str, text: str, created: int, *, stream: bool) -> dict[str, Any] | list[bytes]:
+def plain_answer(
+    agent: str, text: str, created: int, *, stream: bool, with_usage: bool
+) -> dict[str, Any] | list[bytes]:
     """An answer that no run has given: the completion, or its chunks."""
     head = {"id": f"chatcmpl-task-{created}", "created": created, "model": agent}
     if not stream:
@@ -376,6 +419,9 @@ def plain_answer(agent: str, text: str, created: int, *, stream: bool) -> dict[s
         )
         for delta, reason in deltas
     ]
+    if with_usage:
+        last = {**head, "object": "chat.completion.chunk", "choices": [], "usage": usage(Tokens())}
+        chunks.append(_frame(last))
     return [*chunks, DONE]
 
 

@@ -21,7 +21,7 @@ from cadre_gateway.doors.messages import TOLD, MessageContent, ToldHistory
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, session_name, text_of
 from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, Tokens, answer_text
 from cadre_gateway.doors.rulings import PersonsWord
-from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, invalid
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, error_of, invalid
 
 Json = dict[str, Any]
 
@@ -72,6 +72,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
         "model": task.agent,
         "previous_response_id": _previous(progress, task),
+        "conversation": {"id": named} if (named := terms.metadata.get(CONVERSATION)) else None,
         "instructions": task.inputs.get("instructions"),
         "output": output,
         "error": error,
@@ -206,6 +207,7 @@ def place_of_response(given: str) -> Place:
 
 
 BACKGROUND, PREVIOUS = f"{OWN_NOTE}background", f"{OWN_NOTE}previous"
+CONVERSATION = f"{OWN_NOTE}conversation"
 
 
 class ResponseBody(msgspec.Struct, kw_only=True):
@@ -224,6 +226,8 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     metadata: dict[str, str] | None = None
     user: str | None = None
     safety_identifier: str | None = None
+    include: list[str] | None = None
+    top_logprobs: int | None = None
 
 
 class _Read:
@@ -297,7 +301,11 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     if body.previous_response_id is not None:
         continues = place_of_response(body.previous_response_id)
         metadata[PREVIOUS] = body.previous_response_id
-    conversation = _session(body.conversation)
+    if named := _conversation(body.conversation):
+        metadata[CONVERSATION] = named
+    conversation = session_name(named) if named else None
+    if body.top_logprobs or "message.output_text.logprobs" in (body.include or []):
+        raise invalid("an answer has no log probabilities", field="top_logprobs")
     now = read.now or MessageContent()
     text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
     if not text and (last >= 0 or not (read.results or read.words)):
@@ -329,38 +337,15 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     )
 
 
-def _session(conversation: Any) -> str | None:
-    given = conversation.get("id") if isinstance(conversation, dict) else conversation
-    return session_name(given) if isinstance(given, str) and given else None
+def _conversation(given: Any) -> str | None:
+    named = given.get("id") if isinstance(given, dict) else given
+    return named if isinstance(named, str) and named else None
 
 
-_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    429: "rate_limit_error",
-}
-_CODES = {
-    "unknown-agent": "model_not_found",
-    "unknown-run": "response_not_found",
-    "budget-exhausted": "insufficient_quota",
-    "capacity": "rate_limit_exceeded",
-}
 _WORTH_A_RETRY = frozenset(
     {"session-busy", "bus-unavailable", "busy", "draining", "reading-busy", "capacity"}
 )
 _UNPROCESSABLE = 422
-_SERVER_ERROR = 500
-
-
-def error_of(problem: Problem) -> dict[str, Any]:
-    """The `error` object of a problem."""
-    kind = "server_error" if problem.status >= _SERVER_ERROR else "invalid_request_error"
-    return {
-        "message": problem.detail,
-        "type": _TYPES.get(problem.status, kind),
-        "param": problem.more.get("field"),
-        "code": _CODES.get(problem.code, problem.code.replace("-", "_")),
-    }
 
 
 def refusal(problem: Problem) -> Response:

@@ -27,7 +27,6 @@ from cadre_gateway.doors.openai.response_object import (
     Json,
     ResponseBody,
     answer_changed,
-    error_of,
     input_items,
     message_item,
     place_of_response,
@@ -41,11 +40,12 @@ from cadre_gateway.doors.openai.turn_request import Envelope, envelope_of
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem
+from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem, error_of
 from cadre_gateway.steering.run_end import Eraser, RunEnd
 from cadre_gateway.streaming.event_stream import EventStream
 
 _PING = b": ping\n\n"
+_DONE = b"data: [DONE]\n\n"
 _HANG_UP = "its caller hung up"
 _CANCEL_SECONDS = 10.0
 
@@ -166,6 +166,7 @@ class Responses:
             has_ended = True
             for event in events.settle():
                 yield _frame(event)
+            yield _DONE
         except FORESEEN as error:
             has_ended = True
             yield _frame(events.error(error_of(as_problem(error))))
@@ -240,6 +241,7 @@ async def _told(events: NumberedEvents) -> AsyncGenerator[bytes]:
     """The frames of a settled run's response."""
     for event in (*events.begin(), *events.settle()):
         yield _frame(event)
+    yield _DONE
 
 
 def _frame(event: Json) -> bytes:

@@ -132,6 +132,10 @@ def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
     elif kind in ("file", "input_file"):
         file = part.get("file", part)
         data = file.get("file_data") if isinstance(file, dict) else None
+        where_it_is = part.get("file_url")
+        if isinstance(where_it_is, str) and where_it_is.startswith(("https:", "http:")):
+            return [where_it_is]  # the agent fetches it, if it may
+        data = where_it_is if isinstance(where_it_is, str) and where_it_is.startswith("data:") else data
         if isinstance(data, str):
             name = str(file.get("filename") or f"file-{len(found.files) + 1}")
             found.files[name] = data if data.startswith("data:") else f"data:;base64,{data}"
