@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cadre.errors import CadreError, SetupError
-from cadre.options import no_attribute
+from cadre.options import missing_name
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import Limits, MemorySpec, Selector
 from cadre.spec.model import ModelSpec
@@ -65,14 +65,42 @@ _HOMES = {
 """The modules of names that are loaded when they are used: one that only defines tools loads no HTTP client."""
 
 _HINTS = {
+    "APIConnectionError": "cadre.client.Unreachable",
+    "APIError": "cadre.client.ClientError",
+    "APIStatusError": "cadre.client.ClientError",
+    "APITimeoutError": "cadre.client.TimedOut",
+    "AssistantAgent": "Agent",
+    "AuthenticationError": "cadre.client.Unauthorized",
+    "BadRequestError": "cadre.client.InvalidRequest",
+    "BaseTool": "tool, on a function",
+    "Cadre": "Client",
+    "CadreClient": "Client",
+    "CodeAgent": "Agent(…, kind='code')",
+    "ConflictError": "cadre.client.Conflict",
     "Context": "ToolContext",
-    "ModelRetry": "ToolError",
-    "RunContext": "ToolContext",
-    "Runner": "Agent.run_sync, or Client",
+    "ConversableAgent": "Agent",
+    "Crew": "Agent(…, team=[…])",
     "FunctionTool": "tool",
-    "function_tool": "tool",
+    "ModelRetry": "ToolError",
+    "ModelSettings": "ModelSpec, or Agent(…, model={…})",
+    "NotFoundError": "cadre.client.NotFound",
+    "PermissionDeniedError": "cadre.client.Unauthorized",
+    "RateLimitError": "cadre.client.TooManyRequests",
+    "RunConfig": "Client.start takes its options",
+    "RunContext": "ToolContext",
+    "RunContextWrapper": "ToolContext",
+    "Runner": "Agent.run_sync, or Client",
     "SyncClient": "Client",
+    "Task": "Client.start(agent, task)",
     "TestModel": "cadre.testing.TestModel",
+    "Tool": "tool, on a function",
+    "ToolCallingAgent": "Agent",
+    "UsageLimits": "Limits, or Agent(…, limits={…})",
+    "function_tool": "tool",
+    "get_client": "AsyncClient",
+    "get_sync_client": "Client",
+    "models": "Agent(…, model=…), and cadre.testing for tests",
+    "workflow": "Agent(…, kind='workflow', workflow={…})",
 }
 """Names of other libraries, each with ours."""
 
@@ -84,6 +112,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name.startswith("_"):
-        raise AttributeError(f"module 'cadre' has no attribute {name!r}")
-    raise no_attribute("module 'cadre'", name, __all__, _HINTS.get(name, ""))
+    raise missing_name(__name__, name, __all__, _HINTS)

@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 @explained(
     {
         "tool": "give functions by tools=[…]",
+        "as_tool": "give it to another agent: Agent(…, team=[agent])",
+        "arun": "await agent.run(task)",
+        "delegate": "Agent(…, team=[agent])",
+        "generate_reply": "run_sync(task)",
+        "initiate_chat": "run_sync(task)",
+        "invoke": "run_sync(task)",
+        "output_validator": "checks=[…], expressions over the answer",
+        "register_for_llm": "give functions by tools=[…]",
+        "result_validator": "checks=[…], expressions over the answer",
+        "system_prompt": "give a text by instructions=…",
+        "tool_plain": "give functions by tools=[…]",
         "override": "cadre.testing.Team([agent], model=…) asks another model",
         "run_stream": "run.stream() of a run that a Team or Client has started",
         "iter": "run.stream() of a run that a Team or Client has started",

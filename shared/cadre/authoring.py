@@ -132,8 +132,7 @@ class AgentDefinition(HoldsTools):
             **_known_sections(sections),
         }
         fields = {key: _as_field(name, key, value) for key, value in given.items() if value is not None}
-        description = description or _description(name, instructions)
-        fields |= {"description": description, "instructions": instructions, "model": section}
+        fields |= {**_texts(name, instructions, description), "model": section}
         self.spec = _spec(name=name, tools=tool_names, team=members, **fields)
 
     def __repr__(self) -> str:
@@ -346,9 +345,18 @@ def _spec(**fields: Any) -> AgentSpec:
         raise
 
 
-def _description(name: str, instructions: Any) -> str:
-    line = next((one.strip() for one in str(instructions).splitlines() if one.strip()), "")
-    return line[:_MAX_DESCRIPTION_CHARS] or f"The agent {name}."
+def _texts(agent: str, instructions: Any, description: str) -> dict[str, str]:
+    """Return the two texts; a description that is not given is the first line of the instructions."""
+    if not isinstance(instructions, str):
+        raise SpecError(
+            f"write a text, not {type(instructions).__name__}: what differs from run to run belongs to the task or"
+            " its inputs",
+            key="instructions",
+            agent=agent,
+        )
+    line = next((one.strip() for one in instructions.splitlines() if one.strip()), "")
+    short = line[:_MAX_DESCRIPTION_CHARS] or f"The agent {agent}."
+    return {"description": description or short, "instructions": instructions}
 
 
 def _known_sections(sections: dict[str, Any]) -> dict[str, Any]:
@@ -356,6 +364,8 @@ def _known_sections(sections: dict[str, Any]) -> dict[str, Any]:
     known = section_types()
     for key in sections:
         if key not in known:
+            if key in _FOREIGN:
+                raise unknown_option("Agent", key, [*_OPTIONS, *known], _FOREIGN[key])
             of = next((name for name, kind in _SECTIONS if key in kind.__struct_fields__), "")
             hint = f"write {of}={{{key!r}: …}}" if of else ""
             raise unknown_option("Agent", key, [*_OPTIONS, *known], hint)
@@ -371,6 +381,19 @@ def _as_field(agent: str, key: str, value: Any) -> Any:
     except SpecError as error:
         raise SpecError(error.problem, key=f"{key}.{error.key}".rstrip("."), agent=agent) from error
 
+
+_FOREIGN = {
+    "deps_type": "tools read the variables of their own modules",
+    "goal": "write it into instructions",
+    "llm": "write model={'name': …}",
+    "llm_config": "write model={'name': …}",
+    "output_validators": "write checks=[…], expressions over the answer",
+    "retries": "a model reads a tool's error and decides; model={'retries': …} is for its endpoint",
+    "system": "write instructions=…",
+    "timeout": "write limits={'seconds': …}",
+    "deadline": "write limits={'seconds': …}",
+}
+"""Options of other libraries' agents that are no key here, each with what does the same."""
 
 _SECTIONS = (("model", ModelSpec), ("limits", Limits))
 

@@ -48,6 +48,7 @@ from cadre.journal.events import (
 from cadre.journal.parts import JournalEvent as JournalEvent
 from cadre.protocol.deltas import Delta as Delta
 from cadre.journal.unions import close
+from cadre.options import missing_name
 from cadre.spec.kinds import once
 
 if TYPE_CHECKING:
@@ -67,4 +68,4 @@ def __getattr__(name: str) -> Any:
         return [*common, "Delta", "Event", "JournalEvent", *_of_kinds()]
     if not name.startswith("_") and name in _of_kinds():
         return _of_kinds()[name]
-    raise AttributeError(f"module 'cadre.events' has no attribute {name!r}")
+    raise missing_name(__name__, name, __getattr__("__all__") if not name.startswith("_") else ())

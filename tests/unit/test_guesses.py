@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 import cadre
 from cadre import (
     Agent,
+    AsyncClient,
     Budget,
     Client,
     Limits,
@@ -205,6 +206,61 @@ def test_a_schedule_by_its_keys() -> None:
         Schedule("daily", agent="a", task="x", evry="1h")  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "ours"),
+    [
+        ("cadre", "Tool", "tool"),
+        ("cadre", "function_tool", "tool"),
+        ("cadre", "get_client", "AsyncClient"),
+        ("cadre", "NotFoundError", "cadre.client.NotFound"),
+        ("cadre", "Delta", "cadre.events import"),
+        ("cadre", "ScriptedModel", "cadre.testing import"),
+        ("cadre.client", "Agent", "import Agent"),
+        ("cadre.events", "Client", "import Client"),
+        ("cadre.testing", "TestClient", "with Team"),
+        ("cadre.testing", "TestEnvironment", "team.skip(seconds)"),
+        ("cadre.testing", "capture_run_messages", "team.requests"),
+        ("cadre.tool", "RunContext", "ToolContext"),
+    ],
+)
+def test_an_import_of_a_name_that_is_elsewhere(module: str, name: str, ours: str) -> None:
+    with pytest.raises(ImportError) as refused:
+        exec(f"from {module} import {name}", {})
+    assert ours in str(refused.value)
+    assert not hasattr(sys.modules[module], name)
+    with pytest.raises(AttributeError, match=name):
+        getattr(sys.modules[module], name)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "meant"),
+    [
+        (Client, "connect", "Client(url"),
+        (Agent, "as_tool", "team=[agent]"),
+        (Team, "start_time_skipping", "skip"),
+        (type(tool(add)), "from_function", "tool(function)"),
+        (ToolContext, "report_progress", "progress(text)"),
+    ],
+)
+def test_an_attribute_that_a_class_lacks(cls: type, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as missing:
+        getattr(cls, name)
+    assert meant in str(missing.value)
+
+
+def test_a_word_of_another_library_comes_before_what_is_missing() -> None:
+    with pytest.raises(UnknownOption, match="'description'"):
+        Agent(role="Writer", goal="Write", backstory="You write.")  # type: ignore[call-arg]
+    with pytest.raises(UnknownOption, match="instructions='You write"):
+        Agent("writer", "You write.")  # type: ignore[call-arg]
+    with pytest.raises(UnknownOption, match="'seconds'"):
+        Agent("writer", timeout=60)
+    with pytest.raises(UnknownOption, match="text"):
+        ToolError("gone", code="x")  # type: ignore[call-arg]
+    with pytest.raises(UnknownOption, match="answer"):
+        TestModel(custom_output_text="hi")  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize("name", ["RunContext", "ModelRetry", "SyncClient", "function_tool"])
 def test_names_of_other_libraries_lead_to_ours(name: str) -> None:
     with pytest.raises(AttributeError) as missing:
@@ -285,6 +341,10 @@ def test_a_tool_s_error_is_what_the_model_reads() -> None:
     ("options", "meant"),
     [
         ({"requires_approval": True}, "approval='always'"),
+        ({"rate_limit": "10/m"}, "concurrency"),
+        ({"retry_policy": {}}, "ToolError"),
+        ({"bind": True}, "ToolContext"),
+        ({"args_schema": Item}, "hints"),
         ({"approval": True}, "'always'"),
         ({"max_retries": 2}, "ToolError"),
         ({"timout": 2}, "'timeout'"),
@@ -308,6 +368,14 @@ def test_a_script_that_ends_says_what_it_lacks() -> None:
     with (
         Team([Agent("a")], model=ScriptedModel(["one"])) as team,
         pytest.raises(AssertionError, match="answer"),
+    ):
+        team.run("a", "x")
+
+
+def test_an_error_that_no_endpoint_raises_is_no_reply() -> None:
+    with (
+        Team([Agent("a")], model=[TimeoutError("slow")]) as team,
+        pytest.raises(AssertionError, match="ModelUnavailable"),
     ):
         team.run("a", "x")
 
@@ -438,6 +506,51 @@ def test_a_client_names_what_it_lacks() -> None:
     with pytest.raises(AttributeError, match="session="):
         client.sessions  # type: ignore[attr-defined]  # noqa: B018
     client.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        ("client.runs.create(agent='w', input='x')", "start(agent, task)"),
+        ("client.runs.list(limit=3)", "runs(limit="),
+        ("client.runs.retrieve('r1')", "get_run(id)"),
+        ("client.runs.cancel('r1')", "attach(id).cancel()"),
+        ("client.runs.stream(agent='w')", "stream()"),
+        ("client.approvals.list(run_id='r1')", "approvals(run="),
+        ("client.agents.create(name='w')", "cadre up"),
+        ("client.schedules.create(name='w')", "put_schedule(name, spec)"),
+        ("client.chat.completions.create(model='w', messages=[])", "/v1"),
+        ("client.responses.create(model='w', input='x')", "/v1"),
+        ("client.completions.create(model='w')", "/v1"),
+        ("client.beta.threads.create()", "session=NAME"),
+        ("client.threads.create()", "session=NAME"),
+        ("client.models.list()", "agents()"),
+        ("client.get_workflow_handle('r1')", "attach(id)"),
+        ("client.post('/v1/runs')", "request('POST'"),
+        ("client.attach('r1').get(timeout=3)", "result()"),
+        ("client.attach('r1').ready()", "finished"),
+    ],
+)
+async def test_the_calls_of_other_clients_lead_to_ours(wanted: str, meant: str) -> None:
+    async with AsyncClient("http://127.0.0.1:1") as client:
+        for one in (client, Client):
+            made = one("http://127.0.0.1:1") if one is Client else one
+            with pytest.raises(AttributeError) as refused:
+                eval(wanted, {"client": made})
+            assert meant in str(refused.value)
+
+
+async def test_a_client_of_the_other_kind_is_named() -> None:
+    with pytest.raises(TypeError, match="with"):
+        async with Client("http://127.0.0.1:1"):  # type: ignore[attr-defined]
+            pass
+    async with AsyncClient("http://127.0.0.1:1") as client:
+        with pytest.raises(TypeError, match="result"):
+            await client.attach("r1")  # type: ignore[misc]
+        with pytest.raises(TypeError, match="async for"):
+            list(client.attach("r1"))  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="async with"), AsyncClient("http://127.0.0.1:1"):  # type: ignore[attr-defined]
+        pass
 
 
 def test_a_team_is_opened_first() -> None:

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cadre.options import missing_name
+
 if TYPE_CHECKING:
     from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
     from cadre.api.runs import Approval, ApprovalDecision, Delivered, Edited, RunDetail, RunSummary, TraceTree
@@ -101,4 +103,4 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)
-    raise AttributeError(f"module 'cadre.client' has no attribute {name!r}")
+    raise missing_name(__name__, name, __all__)

@@ -3,7 +3,9 @@
 import asyncio
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+
+from cadre.options import Explaining
 
 A = TypeVar("A", covariant=True)
 P = ParamSpec("P")
@@ -19,12 +21,26 @@ def has_loop() -> bool:
     return True
 
 
-class Blocking(Generic[A]):
+class Blocking(Generic[A], metaclass=Explaining):
     """Something asynchronous, and the loop that it lives in."""
 
     def __init__(self, target: A, loop: asyncio.Runner) -> None:
         self._target = target
         self._loop = loop
+
+    if not TYPE_CHECKING:  # type checkers know that there are none
+
+        def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                f"{type(self).__name__} blocks: write `with`, or await the methods of its async twin"
+            )
+
+        __aexit__ = __aenter__
+
+        def __aiter__(self) -> NoReturn:
+            raise TypeError(
+                f"{type(self).__name__} blocks: write `for`, or await the methods of its async twin"
+            )
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result. Raises RuntimeError where a loop runs already, which this would stop."""

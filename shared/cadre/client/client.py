@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from datetime import datetime, timedelta
 from io import BytesIO
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -91,31 +91,128 @@ T = TypeVar("T")
 
 
 HINTS = {
-    "cancel": "client.attach(run).cancel()",
-    "chat": "client.run(agent, task), or the openai client at the gateway's /v1",
-    "create": "client.start(agent, task)",
+    "acompletion": "run(agent, task)",
+    "aclose": "close()",
+    "ask": "run(agent, task)",
+    "assistants": "agents()",
+    "audio": "the HTTP API by request(method, path)",
+    "batches": "start(agent, task) once for each",
+    "beta": "start(agent, task, session=NAME), and attach(id)",
+    "cancel": "attach(run).cancel()",
+    "chat": "run(agent, task), or the openai client at the gateway's /v1",
+    "completions": "run(agent, task), or the openai client at the gateway's /v1",
+    "connect": "Client(url, api_key=…)",
+    "create": "start(agent, task)",
+    "crons": "schedules()",
+    "delete": "request('DELETE', path)",
+    "embeddings": "models are the agents' own",
+    "execute_workflow": "run(agent, task)",
+    "from_env": "Client() reads CADRE_GATEWAY_URL and CADRE_API_KEY",
+    "get": "get_run(id), or request('GET', path)",
+    "get_run_state": "get_run(id).state",
+    "get_workflow_handle": "attach(id)",
+    "headers": "api_key is the only header that it needs",
+    "http_client": "it has connections of its own",
+    "invoke": "run(agent, task)",
+    "kickoff": "run(agent, task)",
+    "list_runs": "runs()",
+    "max_retries": "requests for runs are repeated until one is answered",
+    "messages": "attach(run).tell(text)",
+    "models": "agents()",
+    "patch": "request('PATCH', path)",
+    "post": "request('POST', path)",
+    "put": "request('PUT', path)",
+    "responses": "run(agent, task), or the openai client at the gateway's /v1",
+    "result_type": "output_type",
+    "start_workflow": "start(agent, task)",
+    "store": "memories(selection) and search_memory(query, selection)",
+    "submit": "start(agent, task)",
+    "with_options": "options are those of each call",
     "model": "an agent names its own model",
     "stream_mode": "run.stream()",
     "temperature": "an agent's model has its temperature",
     "timeout": "wait(timeout=…) bounds the wait, deadline=… the run",
     "tools": "an agent names its own tools",
     "decide": "approve, reject or correct",
-    "result": "client.attach(run).result()",
+    "result": "attach(run).result()",
     "sessions": "start and run take session=NAME",
-    "stream": "client.start(agent, task).stream()",
+    "stream": "start(agent, task).stream()",
     "threads": "start and run take session=NAME",
-    "wait": "client.attach(run).wait()",
+    "wait": "attach(run).wait()",
 }
 """Methods and options of other libraries' clients, each with what does the same here."""
 
 
-@explained(HINTS)
+RESOURCES = {
+    "runs": {
+        "approve": "approve(call)",
+        "cancel": "attach(id).cancel()",
+        "create": "start(agent, task)",
+        "create_and_poll": "run(agent, task)",
+        "delete": "attach(id).erase()",
+        "get": "get_run(id)",
+        "join": "attach(id).wait()",
+        "list": "runs(limit=…)",
+        "poll": "attach(id).wait()",
+        "resume": "attach(id).resume()",
+        "retrieve": "get_run(id)",
+        "start": "start(agent, task)",
+        "stream": "start(agent, task).stream()",
+        "submit": "start(agent, task)",
+        "submit_tool_outputs": "attach(id).signal(name, payload), or approve(call)",
+        "update": "attach(id).tell(text)",
+        "wait": "run(agent, task), or attach(id).wait()",
+    },
+    "agents": {
+        "create": "an agent's file, or cadre.Agent, and `cadre up`",
+        "get": "agents()",
+        "list": "agents()",
+        "retrieve": "agents()",
+        "run": "run(agent, task)",
+    },
+    "approvals": {
+        "approve": "approve(call)",
+        "correct": "correct(call, arguments)",
+        "get": "approvals()",
+        "list": "approvals(run=id)",
+        "reject": "reject(call)",
+    },
+    "memories": {
+        "delete": "forget(id)",
+        "list": "memories(selection)",
+        "search": "search_memory(query, selection)",
+    },
+    "tools": {"call": "an agent calls it", "get": "tools()", "list": "tools()"},
+    **{
+        f"{one}s": {
+            "create": f"put_{one}(name, spec)",
+            "delete": f"remove_{one}(name)",
+            "get": f"{one}(name)",
+            "list": f"{one}s()",
+            "retrieve": f"{one}(name)",
+            "update": f"put_{one}(name, spec)",
+        }
+        for one in ("schedule", "trigger", "notice", "budget")
+    },
+}
+"""What other libraries' clients have below names that are methods here, each with what does the same."""
+
+
+@explained(HINTS, RESOURCES)
 class AsyncClient(Definitions, RunRequests):
     """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; its requests
     carry the API key `api_key`, else CADRE_API_KEY.
 
     Close it, or use it as an async context manager. Every method raises ClientError.
     """
+
+    if not TYPE_CHECKING:  # type checkers know that there are none
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("AsyncClient has methods to await: write `async with`, or Client in its place")
+
+        def __exit__(self, *_: object) -> None:
+            """Is there, as Python looks for it first."""
 
     async def start(
         self, agent: str, task: str, *, output_type: Any = None, **options: Unpack[StartOptions]

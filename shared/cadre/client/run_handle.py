@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 from cadre.api.runs import (
@@ -24,7 +24,7 @@ from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOu
 from cadre.client.events import Event, View, read_events
 from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.transport import RUNS, RunRequests, typed
-from cadre.options import explained
+from cadre.options import Explaining, explained
 from cadre.protocol.messages import CallEdit, MessageMode
 from cadre.tools.json_types import as_answer
 from cadre.tools.workspace import FileEntry
@@ -46,6 +46,14 @@ RUN_HINTS = {
     "events": "stream()",
     "usage": "detail().usage",
     "cost": "detail().usage.cost",
+    "delete": "erase()",
+    "get": "result()",
+    "join": "wait()",
+    "ready": "detail().finished",
+    "revoke": "cancel()",
+    "send": "tell(text)",
+    "status": "state",
+    "terminate": "cancel(now=True)",
     "messages": "detail(full=True).steps",
     "refresh": "detail()",
 }
@@ -53,7 +61,7 @@ RUN_HINTS = {
 
 
 @explained(RUN_HINTS)
-class AsyncRunHandle:
+class AsyncRunHandle(metaclass=Explaining):
     """A run of a gateway, by its id; it holds nothing open. Every method raises ClientError.
 
     `async for event in run` yields its events, and those of all runs below it, from its beginning until `end`.
@@ -94,6 +102,14 @@ class AsyncRunHandle:
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self.stream()
+
+    if not TYPE_CHECKING:  # type checkers know that there is none
+
+        def __await__(self) -> NoReturn:
+            raise TypeError("a run is not awaited: write `await run.result()`, or `await run.wait()`")
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError("write `async for event in run`")
 
     def stream(
         self, *, after: int = 0, patience: float = 60.0, view: View = "events"

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 from cadre.api.runs import State
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
-from cadre.client.client import HINTS, AsyncClient
+from cadre.client.client import HINTS, RESOURCES, AsyncClient
 from cadre.client.events import Event
 from cadre.client.run_handle import RUN_HINTS, AsyncRunHandle
 from cadre.client.run_options import ForkOptions, StartOptions
@@ -77,7 +77,7 @@ class RunHandle(Blocking[AsyncRunHandle]):
         return RunHandle(self._wait(self._target.resume(steps, idempotency_key=idempotency_key)), self._loop)
 
 
-@explained(HINTS)
+@explained(HINTS, RESOURCES)
 class Client(Blocking[AsyncClient]):
     """An AsyncClient whose methods wait. Close it, or use it as a context manager."""
 

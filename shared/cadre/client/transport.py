@@ -20,6 +20,7 @@ from cadre.api.runs import Approval, ApprovalDecision, RunDetail
 from cadre.client.errors import ClientError, Unreachable, refusal
 from cadre.errors import SettingError
 from cadre.journal.unions import converted
+from cadre.options import Explaining
 from cadre.protocol.messages import CallEdit, Verdict
 from cadre.settings import gateway_key, gateway_url_given, read_settings
 
@@ -113,7 +114,7 @@ def typed(answer: Any, kind: type[T]) -> T:
         ) from error
 
 
-class Transport:
+class Transport(metaclass=Explaining):
     """Asks the gateway by path. Close it, or use it as an async context manager."""
 
     def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:

@@ -345,7 +345,7 @@ class _CountedInvocations(Invocations):
         return await super().run(tool, call, deliveries)
 
 
-class TeamWorld:
+class TeamWorld(metaclass=Explaining):
     """A deployment in memory as people and their runs see it; `change` is set when something may have come to rest."""
 
     def __init__(

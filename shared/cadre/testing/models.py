@@ -16,7 +16,7 @@ import msgspec
 
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
-from cadre.errors import SetupError
+from cadre.errors import ModelRefused, ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
 from cadre.options import explained, explained_function
 from cadre.ports import Model, ModelReply, OnText
@@ -91,6 +91,13 @@ class FunctionModel:
         return await say(reply, on_text)
 
 
+@explained(
+    {
+        "call_tools": "model=[call(name, …), answer(…)] says which tools are called",
+        "custom_output_text": "model=[answer(…)] says what is answered",
+        "custom_output_args": "model=[answer(…)] says what is answered",
+    }
+)
 class TestModel:
     """Calls each tool and member once, with arguments that fit its schema, then answers with what they returned.
 
@@ -98,6 +105,9 @@ class TestModel:
     """
 
     __test__ = False
+
+    def __init__(self) -> None:
+        """Take nothing: what it says follows from what it is asked."""
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.tools}
@@ -139,9 +149,15 @@ def model_of(given: AnyModel) -> Model:
 
 
 async def say(reply: Reply, on_text: OnText) -> ModelReply:
-    """The reply in full, after its text was told. Raises the reply where it is an error."""
-    if isinstance(reply, Exception):
+    """The reply in full, after its text was told. Raises the reply where it is an error of an endpoint, AssertionError
+    where it is any other."""
+    if isinstance(reply, ModelUnavailable | ModelRefused):
         raise reply
+    if isinstance(reply, Exception):
+        raise AssertionError(
+            f"{reply!r} is no error of an endpoint: write ModelUnavailable(text) for one that is asked again,"
+            " ModelRefused(text) for one that is not"
+        ) from reply
     if isinstance(reply, str):
         reply = ModelReply(content=reply)
     elif isinstance(reply, RequestedCall):

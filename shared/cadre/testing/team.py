@@ -66,6 +66,11 @@ class TeamCall(NamedTuple):
 HINTS = {
     "agents": "the names of Team([…]) are those of its agents",
     "client": "with Team(…) as team: team.start(agent, task)",
+    "advance": "team.skip(seconds)",
+    "assert_called": "team.calls has each call",
+    "auto_approve": "write approve='all'",
+    "freeze_time": "the team's time stands still but for team.skip(seconds) and waits of runs",
+    "messages": "team.requests",
     "run_sync": "with Team(…) as team: team.run(agent, task)",
 }
 """Attributes of other libraries' test doubles, each with what does the same here."""

@@ -22,7 +22,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.journal.unions import whole
-from cadre.options import explained
+from cadre.options import Explaining, explained
 from cadre.protocol.messages import CallEdit, Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, parent_of, tree_of
 from cadre.protocol.usage import Usage
@@ -39,6 +39,9 @@ ALL = "all"
 
 RUN_HINTS = {
     "status": "state",
+    "get": "result()",
+    "join": "wait()",
+    "ready": "is_over",
     "tool_calls": "team.calls",
     "messages": "team.requests has what the models were asked",
     "approvals": "held",
@@ -53,7 +56,7 @@ class TeamRunWaits(CadreError):
 
 
 @explained(RUN_HINTS)
-class TeamRun:
+class TeamRun(metaclass=Explaining):
     """A run of a `Team`, by its id; runs of members are found by `Team.run_ids`."""
 
     def __init__(self, team: TeamWorld, id: str, agent: str, output_type: Any = None) -> None:

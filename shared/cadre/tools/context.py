@@ -5,7 +5,7 @@ import logging
 import threading
 from typing import Any
 
-from cadre.options import explained
+from cadre.options import Explaining, explained
 from cadre.protocol.messages import Resumption
 from cadre.tools.files import File
 from cadre.tools.workspace import Workspace, WorkspaceError
@@ -46,11 +46,18 @@ class CancelSignal:
         "run_id": "run",
         "session_id": "session",
         "user_id": "user",
+        "debug": "progress(text)",
+        "error": "raise ToolError(text)",
+        "info": "progress(text)",
+        "log": "progress(text)",
+        "report_progress": "progress(text)",
+        "retry": "raise ToolError(text)",
+        "warning": "progress(text)",
         "deps": "a tool reads its own module's variables",
         "state": "workspace keeps files for the run",
     }
 )
-class ToolContext:
+class ToolContext(metaclass=Explaining):
     """The context of one call, passed to a parameter with this hint, which the model does not see.
 
     `call_id` is the same in every run of the call: use it as the idempotency key. `deliveries` is 1 at the first

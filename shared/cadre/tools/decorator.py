@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 import msgspec
 
 from cadre.errors import CadreError, TerminalError, ToolDefinitionError
-from cadre.options import explained, unknown_option
+from cadre.options import Explaining, explained, unknown_option
 from cadre.protocol.cards import WITH_DESTINATION, CallMeaning, Does, ToolCard
 from cadre.protocol.messages import ErrorInfo, Unfinished
 from cadre.protocol.policy import PLAN_TOOLS
@@ -31,11 +31,33 @@ from cadre.tools.thread import start_thread
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_TRIES = "the model that reads a ToolError decides whether it tries again"
+
 _FOREIGN_OPTIONS = {
+    "autoretry_for": _TRIES,
+    "bind": "a parameter with the hint ToolContext has the call's context",
+    "default_retry_delay": _TRIES,
+    "args_schema": "the function's hints are its schema",
+    "inputs": "the function's hints are its schema",
+    "input_schema": "the function's hints are its schema",
+    "is_enabled": "an agent's tools=[…] name what it may call",
+    "name_override": "name=…",
+    "description_override": "description=…",
+    "output_schema": "the function's return hint is its schema",
+    "output_type": "the function's return hint is its schema",
+    "parameters": "the function's hints are its schema",
+    "queue": "`cadre tools` serves it; concurrency=N bounds calls at once",
+    "rate_limit": "concurrency=N bounds calls at once",
+    "retry_policy": _TRIES,
+    "return_direct": "an agent answers itself",
+    "start_to_close_timeout": "timeout=…",
+    "time_limit": "timeout=…",
+    "tags": "labels={'name': 'value'}",
+    "title": "name=…",
     "requires_approval": "approval='always'",
     "needs_approval": "approval='always'",
-    "max_retries": "the model that reads a ToolError decides whether it tries again",
-    "retries": "the model that reads a ToolError decides whether it tries again",
+    "max_retries": _TRIES,
+    "retries": _TRIES,
     "strict": "types are strict in any case",
     "readonly": "read_only=True",
     "annotations": "read_only=True, idempotent=True",
@@ -50,8 +72,12 @@ class InvalidArguments(TerminalError):
     """A model's arguments do not fit the tool. The text names the argument; the model reads it."""
 
 
+@explained({"code": "the text alone is read", "retryable": "the model decides whether it tries again"})
 class ToolError(CadreError):
     """A tool has failed, and its model reads this text alone: say what it may do instead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
 
 
 class CallInterrupted(TerminalError):
@@ -119,9 +145,23 @@ def _listed(function: Callable[[], Any]) -> Any:
 
 
 @explained(
-    {"parameters": "input_schema", "run": "call(arguments, context)", "invoke": "call(arguments, context)"}
+    {
+        "ainvoke": "call(arguments, context)",
+        "apply_async": "an agent calls it; here write name(arguments)",
+        "args_schema": "input_schema",
+        "as_tool": "it is one: give it to an agent by tools=[…]",
+        "delay": "an agent calls it; here write name(arguments)",
+        "fn": "calling the tool calls the function",
+        "forward": "@tool on a function, which is called itself",
+        "from_function": "tool(function)",
+        "func": "calling the tool calls the function",
+        "invoke": "call(arguments, context)",
+        "parameters": "input_schema",
+        "run": "call(arguments, context)",
+        "to_openai": "card",
+    }
 )
-class Tool(Generic[P, R]):
+class Tool(Generic[P, R], metaclass=Explaining):
     """A function and the card that describes it to models. Calling the tool calls the function."""
 
     __name__: str

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +15,7 @@ from zlib import crc32
 import msgspec
 
 from cadre.errors import SetupError
+from cadre.options import Explaining
 from cadre.spec.skill_file import SKILL_FILE, Skill, skills_in
 from cadre.tools.decorator import InvalidArguments, Tool, tool
 from cadre.tools.files import File
@@ -65,7 +66,7 @@ def _skills(folder: Path) -> list[AnyTool]:
     return tools
 
 
-class HoldsTools(ABC):
+class HoldsTools(metaclass=Explaining):
     """What brings tools with it, such as an agent that Python defines."""
 
     @abstractmethod
