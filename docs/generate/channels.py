@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.journal.entry import Entry
 from cadre.protocol.cards import Presence
-from cadre.protocol.deltas import Delta
+from cadre.protocol.deltas import Delta, StreamChunk
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Cancel,
@@ -156,6 +156,13 @@ CHANNELS = (
         (Delta,),
     ),
     Channel(
+        "chunk",
+        _topology.chunk("{tree}", "{run}"),
+        "core",
+        "The stream of an answer to a program's own model request, while it comes. May be lost.",
+        (StreamChunk,),
+    ),
+    Channel(
         "interrupt",
         _topology.interrupt("{tree}"),
         "core",
@@ -251,6 +258,15 @@ OPERATIONS = (
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
     Operation(
         "tracerFollowsJournals", "receive", "journal", "A tracer exports the spans that an entry ends."
+    ),
+    Operation(
+        "agentTellsChunks",
+        "send",
+        "chunk",
+        "An agent service passes on a stream that a program has asked for.",
+    ),
+    Operation(
+        "programHearsChunks", "receive", "chunk", "A program host passes the stream on to its program."
     ),
     Operation("gatewayHearsDeltas", "receive", "delta", "The gateway passes deltas on to whoever looks on."),
 )

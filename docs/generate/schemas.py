@@ -23,6 +23,7 @@ MESSAGES: tuple[type[msgspec.Struct], ...] = (
     WorkspaceFile,
     messages.Spilled,
     deltas.Delta,
+    deltas.StreamChunk,
     cards.Presence,
     Entry,
 )

@@ -8,7 +8,7 @@ import msgspec
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
-from cadre.protocol.deltas import Delta
+from cadre.protocol.deltas import Delta, StreamChunk
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import Addressed, EffectClaim, EffectResult, Record, TimerFired, ToolResult
 from cadre.protocol.policy import Tally
@@ -100,8 +100,8 @@ class Bus(Protocol):
         """Tells whoever works for the run at this moment that it has ended; it may be lost."""
         ...
 
-    async def tell(self, tree: str, delta: Delta) -> None:
-        """Sends a piece of an answer to whoever looks on; it may be lost."""
+    async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
+        """Send a piece of an answer to those who look on, or to the program that awaits it; it may be lost."""
         ...
 
 
@@ -357,8 +357,11 @@ class FileIndex(Protocol):
 class OnText(Protocol):
     """Told what a model writes, while it does."""
 
-    async def __call__(self, text: str, /, *, of_answer: bool = False) -> None:
-        """Takes the next piece of its text; `of_answer`: of what it calls `final_answer` with."""
+    async def __call__(
+        self, text: str, /, *, of_answer: bool = False, chunk: dict[str, Any] | None = None
+    ) -> None:
+        """Take the next piece of its text; `of_answer`: of what it calls `final_answer` with; `chunk`: no text, but the
+        next piece of the stream by which an endpoint answers a program's request, as it was sent."""
         ...
 
 

@@ -20,6 +20,9 @@ from harness.program_model import EFFECTS, MODEL_CALLS
 from harness.program_stack import Chain, ProgramStack, await_program, program_stack
 
 HERE = Path(__file__).parent / "programs"
+FIRST_TEXT = 2
+"""The place in a stream of the model's first text."""
+
 TASKS = {"whole": "Book four.", "streamed": "stream: book four."}
 
 
@@ -53,6 +56,84 @@ def test_a_program_that_is_left_alone(deployment: ProgramStack, way: str) -> Non
     assert len(points) == 2 * (MODEL_CALLS + EFFECTS)
     assert {one["model"] for one in deployment.model.asked} == {"theirs"}
     assert len(deployment.lines("pids")) == 1
+
+
+def told(deployment: ProgramStack) -> list[list[str]]:
+    """Return the pieces that the program was given of each of its streams, those of earlier lives too."""
+    streams: list[list[str]] = []
+    for line in deployment.lines("deltas"):
+        if line == "--":
+            streams.append([])
+        else:
+            streams[-1].append(line)
+    return streams
+
+
+def test_a_stream_is_given_while_it_is_written(deployment: ProgramStack) -> None:
+    deployment.begin()
+    seen: list[int] = []
+
+    def between(place: int) -> None:
+        if place == FIRST_TEXT:
+            known = len(seen)
+            eventually(
+                lambda: [bool(one) for one in told(deployment)] == [True] * (known + 1), what="a delta"
+            )
+            seen.append(place)
+
+    deployment.model.between = between
+    assert deployment.gateway.answer("plain", TASKS["streamed"]).startswith("all booked")
+    assert len(seen) == len(deployment.model.asked) == MODEL_CALLS
+    assert all(len(pieces) > 1 for pieces in told(deployment))
+    assert len(deployment.lines("pids")) == 1
+
+
+@pytest.mark.parametrize("dies", ["program", "host", "agent", "endpoint"])
+@pytest.mark.timeout(300)
+def test_a_death_in_the_middle_of_a_stream(deployment: ProgramStack, dies: str) -> None:
+    """A later life is given the whole of what the first one was given the beginning of."""
+    deployment.begin()
+    died: list[str] = []
+
+    def between(place: int) -> bool:
+        if place != FIRST_TEXT or died:
+            return False
+        eventually(lambda: bool(told(deployment)[-1]), what="a delta")
+        died.append(told(deployment)[-1][0])
+        if dies == "program":
+            deployment.kill_program()
+        elif dies == "host":
+            deployment.kill_host("plain")
+        elif dies == "agent":
+            deployment.stack.services["plain"].kill()
+            deployment.stack.services["plain"].start(wait=False)
+        return dies == "endpoint"
+
+    deployment.model.between = between
+    run = deployment.gateway.submit("plain", TASKS["streamed"])
+    result = deployment.gateway.finished(run, within=120)
+    assert result["state"] == "success", result["error"]
+    assert died
+    bought_twice = dies in ("agent", "endpoint")
+    assert len(deployment.model.asked) == MODEL_CALLS + bought_twice
+    assert sorted(deployment.lines("effects")) == ["1", "2", "3", "4"]
+    assert deployment.answers(run) == MODEL_CALLS
+    assert len(deployment.lines("pids")) == 2
+    streams = ["".join(pieces) for pieces in told(deployment)]
+    assert streams[-1] == result["output"]
+    assert len(streams) == MODEL_CALLS + 1, "the first was begun twice, and the rest once"
+
+
+@pytest.mark.parametrize(
+    ("path", "word"), [("embeddings", "base_url"), ("messages", "OPENAI_BASE_URL"), ("completions", "chat")]
+)
+def test_other_apis_are_refused_with_what_to_do(deployment: ProgramStack, path: str, word: str) -> None:
+    deployment.begin()
+    result = deployment.gateway.finished(deployment.gateway.submit("odd", f"path {path}"))
+    assert result["state"] == "success", result["error"]
+    assert result["output"]["status"] == 404
+    assert result["output"]["error"]["code"] == "not-served"
+    assert word in result["output"]["error"]["message"]
 
 
 @pytest.mark.parametrize(

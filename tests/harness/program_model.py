@@ -39,6 +39,8 @@ class ProgramModel:
         self.asked: list[dict[str, Any]] = []
         self.refusals: list[int] = []
         """Statuses that the next requests get instead of an answer."""
+        self.between: Callable[[int], bool | None] = lambda place: None
+        """Called behind each piece of a stream with its place; True breaks the stream off."""
         self.delay: Callable[[dict[str, Any]], float] = lambda body: 0.0
         outer = self
 
@@ -81,8 +83,7 @@ class ProgramModel:
         is_chat = request.path.endswith("/chat/completions")
         answer = self._completion(body) if is_chat else self._response(body)
         if body.get("stream"):
-            pieces = b"".join(_chunks(answer) if is_chat else _events(answer))
-            _send(request, pieces, kind="text/event-stream")
+            _stream(request, [*(_chunks(answer) if is_chat else _events(answer))], self.between)
         else:
             _send(request, json.dumps(answer).encode())
         self.at(f"model{number}.answered")
@@ -178,6 +179,25 @@ def _send(
         request.send_header("content-length", str(len(data)))
         request.end_headers()
         request.wfile.write(data)
+    except ConnectionError:
+        request.close_connection = True  # whoever asked was killed
+
+
+def _stream(
+    request: BaseHTTPRequestHandler, pieces: list[bytes], between: Callable[[int], bool | None]
+) -> None:
+    """Send the pieces, and ask behind each whether to break off."""
+    try:
+        request.send_response(200)
+        request.send_header("content-type", "text/event-stream")
+        request.send_header("content-length", str(sum(map(len, pieces))))
+        request.end_headers()
+        for place, piece in enumerate(pieces, 1):
+            request.wfile.write(piece)
+            request.wfile.flush()
+            if between(place):
+                request.close_connection = True
+                return
     except ConnectionError:
         request.close_connection = True  # whoever asked was killed
 

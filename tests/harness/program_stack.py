@@ -76,10 +76,11 @@ class ProgramStack:
 
     def begin(self) -> None:
         """Forget what earlier runs have left."""
-        for name in ("effects", "lookups", "pids", "urls", "alive"):
+        for name in ("effects", "lookups", "deltas", "pids", "urls", "alive"):
             (self.folder / name).unlink(missing_ok=True)
         self.model.asked.clear()
         self.model.at = lambda label: None
+        self.model.between = lambda place: None
 
     def lines(self, name: str) -> list[str]:
         """The lines of a note."""

@@ -44,7 +44,7 @@ async def asking(spec: ModelSpec, blobs: MemoryBlobs | None = None) -> AsyncIter
     async def call(request: ModelRequest) -> tuple[ModelReply, list[str]]:
         heard: list[str] = []
 
-        async def hear(text: str, *, of_answer: bool = False) -> None:
+        async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
             heard.append(text)
 
         return await port.complete(request, hear), heard

@@ -35,7 +35,7 @@ TOOLS = [
 async def outcome_of(answer: Cassette) -> ModelReply | ModelError:
     """The reply to one request that is answered so, or the failure."""
 
-    async def ignore(text: str, *, of_answer: bool = False) -> None: ...
+    async def ignore(text: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
     async with raw_endpoint(answer.status, answer.content_type, answer.content) as url:
         stream = "event-stream" in answer.content_type

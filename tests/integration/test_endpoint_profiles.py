@@ -332,7 +332,9 @@ async def test_a_thought_that_the_template_opens_is_held_back(name: str, leaks: 
         for answer in range(2):
             heard: list[str] = []
 
-            async def hear(piece: str, *, of_answer: bool = False, into: list[str] = heard) -> None:
+            async def hear(
+                piece: str, *, of_answer: bool = False, chunk: object = None, into: list[str] = heard
+            ) -> None:
                 into.append(piece)
 
             await model.complete(ModelRequest(messages=[USER]), hear)
@@ -436,4 +438,4 @@ def test_the_file_of_an_agent_wins_over_what_is_known_and_learned() -> None:
     assert found == Profile(reasoning_back="never")
 
 
-async def _ignore(_: str, *, of_answer: bool = False) -> None: ...
+async def _ignore(_: str, *, of_answer: bool = False, chunk: object = None) -> None: ...

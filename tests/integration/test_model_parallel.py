@@ -28,7 +28,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 
 )
 
 
-async def _ignore(_: str, *, of_answer: bool = False) -> None: ...
+async def _ignore(_: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
 
 async def until_open(server: ProbedServer, requests: int) -> None:

@@ -301,7 +301,7 @@ async def test_an_answer_that_no_limit_of_the_endpoint_ends_is_cut_here() -> Non
     assert reply.finish_reason == "length"
 
 
-async def _ignore(_: str, *, of_answer: bool = False) -> None: ...
+async def _ignore(_: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
 
 async def test_images_travel_as_data_urls(server: ModelServer, api: ModelApi) -> None:

@@ -89,7 +89,7 @@ async def test_cancelling_before_the_first_byte_closes_the_connection(
 ) -> None:
     model = OpenAIModel(spec_for(server, api=api, stream=stream), NO_ENDPOINT, MemoryBlobs())
 
-    async def hear(text: str, *, of_answer: bool = False) -> None:
+    async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         raise AssertionError(f"nothing should come, and {text!r} came")
 
     # The client is warm, so that the deadline falls into the request.
@@ -105,7 +105,7 @@ async def test_cancelling_before_the_first_byte_closes_the_connection(
 async def test_cancelling_in_the_middle_of_a_stream_closes_it(server: ModelServer, api: ModelApi) -> None:
     started = asyncio.Event()
 
-    async def hear(text: str, *, of_answer: bool = False) -> None:
+    async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         started.set()
 
     model = OpenAIModel(spec_for(server, api=api), NO_ENDPOINT, MemoryBlobs())
@@ -295,7 +295,7 @@ async def test_a_model_whose_template_opens_its_thoughts_is_learned() -> None:
     async with endpoint(lambda body: (200, sent)) as (spec, _):
         heard: list[str] = []
 
-        async def hear(text: str, *, of_answer: bool = False) -> None:
+        async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
             heard.append(text)
 
         model = OpenAIModel(spec, NO_ENDPOINT, MemoryBlobs())

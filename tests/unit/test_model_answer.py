@@ -30,7 +30,7 @@ async def put_together(
     heard: list[str] = []
     now = 0.0
 
-    async def hear(text: str, *, of_answer: bool = False) -> None:
+    async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         heard.append(text)
 
     answer = ModelAnswer(list(stop), hear, lambda: now)
@@ -55,7 +55,7 @@ ARGUMENTS = '{"answer": "She said \\"caf\\u00e9 \\ud83d\\ude00\\".", "more": 1}'
 async def test_an_answer_is_passed_on_while_it_comes_as_a_call(name: str, told: str, size: int) -> None:
     heard: list[str] = []
 
-    async def hear(text: str, *, of_answer: bool = False) -> None:
+    async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         assert of_answer
         heard.append(text)
 
@@ -334,7 +334,7 @@ async def test_the_end_may_be_marked_without_a_finish_reason() -> None:
     reply, _ = await put_together(whole)
     assert (len(reply.calls), reply.finish_reason) == (1, "tool_calls")
 
-    async def ignore(text: str, *, of_answer: bool = False) -> None: ...
+    async def ignore(text: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
     answer = ModelAnswer([], ignore, lambda: 0.0)
     await answer.add(piece(content="Hi"))
@@ -395,7 +395,7 @@ async def test_an_answer_without_end_is_given_up() -> None:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_how_long_an_answer_may_be_is_a_setting_of_the_model(api: ModelApi) -> None:
-    async def ignore(text: str, *, of_answer: bool = False) -> None:
+    async def ignore(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         pass
 
     spec = ModelSpec(api=api, chars=20)
@@ -415,7 +415,7 @@ async def test_an_answer_with_code_is_cut_behind_its_block(size: int) -> None:
     kept = "T.\n<code>\nx = 'Observation: </code>'\n</code>"
     heard: list[str] = []
 
-    async def hear(text: str, *, of_answer: bool = False) -> None:
+    async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         heard.append(text)
 
     answer = answer_of(ModelSpec(), [], hear, ("<code>", "</code>"))
@@ -470,7 +470,7 @@ async def test_a_draft_in_a_thought_ends_no_answer(size: int, is_opened: bool) -
 async def test_no_piece_of_a_thought_is_passed_on(sent: str, told: str, is_opened: bool, size: int) -> None:
     heard: list[str] = []
 
-    async def hear(text: str, *, of_answer: bool = False) -> None:
+    async def hear(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
         heard.append(text)
 
     answer = ModelAnswer([], hear, iter(range(1000)).__next__)
@@ -497,7 +497,7 @@ async def test_no_piece_of_a_thought_is_passed_on(sent: str, told: str, is_opene
 async def test_blanks_behind_a_whole_json_value_end_the_answer(
     said: dict[str, Any], is_whole: bool, blanks: str
 ) -> None:
-    async def ignore(_: str, *, of_answer: bool = False) -> None: ...
+    async def ignore(_: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
     answer = ModelAnswer([], ignore, lambda: 0.0)
     await answer.add({"choices": [{"index": 0, "delta": said, "finish_reason": None}]})

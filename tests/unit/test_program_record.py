@@ -9,10 +9,12 @@ import pytest
 from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.raw_answer import RawAnswer
 from cadre.adapters.models.responses_answer import ResponsesAnswer
+from cadre.adapters.program import life as life_module
 from cadre.adapters.program.answer_streams import chat_stream, response_stream
-from cadre.adapters.program.life import Life, LifeAsked, LifeEnded, LifeLost, RequestRefused
+from cadre.adapters.program.life import Life, LifeAsked, LifeEnded, LifeLost, LiveStream, RequestRefused
 from cadre.adapters.program.record import Record, difference
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.deltas import StreamChunk
 from cadre.protocol.program import call_request, model_request
 from cadre.spec.model import MAX_ANSWER_CHARS
 
@@ -184,7 +186,7 @@ COMPLETION = {
 }
 
 
-async def said(text: str, *, of_answer: bool = False) -> None:
+async def said(text: str, *, of_answer: bool = False, chunk: object = None) -> None:
     return None
 
 
@@ -196,7 +198,7 @@ def pieces(stream: Any) -> list[dict[str, Any]]:
 
 
 async def test_a_streamed_completion_is_put_together_as_it_was() -> None:
-    raw = RawAnswer(ModelAnswer([], said, lambda: 0.0), "chat")
+    raw = RawAnswer(ModelAnswer([], said, lambda: 0.0), "chat", said)
     for piece in pieces(chat_stream(COMPLETION, with_usage=True)):
         await raw.add(piece)
     reply = await raw.done()
@@ -215,7 +217,40 @@ async def test_a_streamed_response_is_put_together_as_it_was() -> None:
         "model": "m",
         "output": [message, call],
     }
-    raw = RawAnswer(ResponsesAnswer([], said, lambda: 0.0, MAX_ANSWER_CHARS), "responses")
+    raw = RawAnswer(ResponsesAnswer([], said, lambda: 0.0, MAX_ANSWER_CHARS), "responses", said)
     for piece in pieces(response_stream(response)):
         await raw.add(piece)
     assert (await raw.done()).raw == response
+
+
+def chunk(seq: int, text: str | None = "", step: int = 1, attempt: int = 1) -> StreamChunk:
+    data = {"choices": [{"delta": {"content": text}}]} if text is not None else None
+    return StreamChunk(run="r", step=step, attempt=attempt, seq=seq, data=data)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "given", "whole"),
+    [
+        ([chunk(1, "a"), chunk(2, "b"), chunk(3, None)], "ab", True),
+        ([chunk(1, "a"), chunk(3, None)], "a", False),
+        ([chunk(2, "b"), chunk(3, None)], "", False),
+        ([chunk(1, "a"), chunk(1, "a", attempt=2), chunk(2, None, attempt=2)], "a", False),
+        ([chunk(1, "a"), chunk(2, None), chunk(1, "a")], "a", False),
+        ([chunk(1, "a"), chunk(2, "b", step=2)], "a", False),
+    ],
+)
+async def test_a_stream_with_a_hole_is_never_taken_for_a_whole_one(
+    chunks: list[StreamChunk], given: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life_module, "_TAIL_SECONDS", 0.01)
+    live = LiveStream(lambda piece: "choices" in piece)
+    for one in chunks:
+        live.take(one)
+    assert "".join(piece["choices"][0]["delta"]["content"] for piece in live.give()) == given
+    assert await live.is_whole() is whole
+
+
+async def test_a_stream_without_its_beginning_is_not_given() -> None:
+    live = LiveStream(lambda piece: piece.get("type") == "response.created")
+    live.take(chunk(1, "a"))
+    assert live.give() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 OF_ANSWER = "answer"
@@ -21,6 +23,19 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """The place of the piece in the answer, from 1."""
     purpose: str
     """The purpose of the model call, as in `model.called`, or `answer`."""
+
+
+class StreamChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of the stream that answers a program's model request, as its endpoint has sent it. Not stored; may be
+    lost: what a program was not given as a stream it is given as a whole, from the journal."""
+
+    run: str
+    step: int
+    attempt: int
+    seq: int
+    """The place of the piece in the stream, from 1."""
+    data: dict[str, Any] | None = None
+    """None behind the last piece."""
 
 
 _AT = "@"

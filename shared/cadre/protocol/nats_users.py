@@ -187,7 +187,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
                 warm,
                 *bus.replies_among_replicas(role),
             ]
-            subscribe += [topology.interrupts, warm]
+            subscribe += [topology.interrupts, warm, topology.subject(Subject.CHUNK)]
         case "memory":
             # People ask through the gateway, each time for an answer in this corner of its inboxes.
             to_people = f"{inbox_of(GATEWAY_SENDER)}.*.{ANSWERS}.*"
@@ -320,6 +320,7 @@ class _Bus:
             topology.below(Subject.TIMER, run="*"),
             topology.subject(Subject.EFFECT, agent=name),
             topology.subject(Subject.DELTA),
+            topology.subject(Subject.CHUNK),
             topology.interrupts,
             *(f"$JS.API.CONSUMER.INFO.{shard}.*" for shard in self._shards),
         ]

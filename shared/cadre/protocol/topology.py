@@ -50,6 +50,7 @@ class Subject:
     """An event from outside that starts triggers; `subject` may be several tokens."""
 
     DELTA = "delta.{tree}.{run}"
+    CHUNK = "chunk.{tree}.{run}"
     AUDIT = "audit.{action}"
     """An action at a gateway, kept in the audit stream, which has no consumers."""
     INTERRUPT = "interrupt.{tree}"
@@ -283,6 +284,9 @@ class Topology:
 
     def delta(self, tree: str, run: str) -> str:
         return self.subject(Subject.DELTA, tree=tree, run=run)
+
+    def chunk(self, tree: str, run: str) -> str:
+        return self.subject(Subject.CHUNK, tree=tree, run=run)
 
     def interrupt(self, tree: str) -> str:
         return self.subject(Subject.INTERRUPT, tree=tree)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import ModelInFlight, Run
 from cadre.ports import Confirm, TurnTakingModel
-from cadre.protocol.deltas import OF_ANSWER, Delta
+from cadre.protocol.deltas import OF_ANSWER, Delta, StreamChunk
 from cadre.protocol.messages import TimerFired
 from cadre.protocol.topology import model_call_id
 from cadre.spec.prices import Prices, priced
@@ -129,11 +129,15 @@ class ModelCalls:
     ) -> ModelReplied | ModelFailed:
         asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
-        pieces = 0
+        pieces = chunks = 0
         answer: AnswerPieces | None = None
 
-        async def on_text(text: str, *, of_answer: bool = False) -> None:
-            nonlocal pieces, answer
+        async def on_text(text: str, *, of_answer: bool = False, chunk: dict[str, Any] | None = None) -> None:
+            nonlocal pieces, answer, chunks
+            if chunk is not None:
+                chunks += 1
+                await self._bus.tell(run.tree, _chunk(run, command, chunks, chunk))
+                return
             delta = Delta(
                 run=run.id,
                 agent=self._agent,
@@ -176,6 +180,8 @@ class ModelCalls:
                 context=error.context,
                 tokens=error.tokens,
             )
+        if chunks:
+            await self._bus.tell(run.tree, _chunk(run, command, chunks + 1, None))
         name = asked.name if asked else ""
         # An endpoint may answer under a longer name (with a date) than it was asked by.
         price = (asked and asked.price) or self._prices.of(reply.model) or self._prices.of(name)
@@ -200,6 +206,10 @@ class ModelCalls:
             raw=reply.raw,
             seconds=round(self._clock.now() - started, 6),
         )
+
+
+def _chunk(run: Run, command: CallModel, seq: int, data: dict[str, Any] | None) -> StreamChunk:
+    return StreamChunk(run=run.id, step=command.step, attempt=command.attempt, seq=seq, data=data)
 
 
 def _drop(call: _Call) -> None:

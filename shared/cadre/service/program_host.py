@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from cadre import __version__
-from cadre.adapters.nats.bus import hear_interrupts
+from cadre.adapters.nats.bus import hear_chunks, hear_interrupts
 from cadre.adapters.nats.dead_letters import NatsQuarantine
 from cadre.adapters.nats.handover import NatsHandover
 from cadre.adapters.nats.metrics import queue_samples
@@ -64,6 +64,7 @@ class ProgramHost:
             section.main, section.python, self._folder, self._address.environment(), keys, runner.lost
         )
         runner.listen, runner.forget = self._handover.listen, self._handover.forget
+        runner.hear = partial(hear_chunks, platform.nc, topology)
         await runner.processes.start()
         self._address.start()
         self._runner = runner

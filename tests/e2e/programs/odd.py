@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,3 +192,13 @@ def by_mcp(task: str) -> Any:
     names = [one["name"] for one in send("tools/list")["tools"]]
     found = send("tools/call", name="book", arguments={"n": 1})
     return [names, found["isError"], found["content"][0]["text"]]
+
+
+def path(task: str) -> Any:
+    """Ask a path of another API."""
+    url, body = f"{os.environ['OPENAI_BASE_URL']}/{task}", b'{"model": "mine", "input": "x"}'
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
+            return {"status": answer.status, **json.load(answer)}
+    except urllib.error.HTTPError as error:
+        return {"status": error.code, **json.load(error)}

@@ -20,7 +20,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.ports import Delivery, Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.deltas import Delta
+from cadre.protocol.deltas import Chunk, Delta
 from cadre.protocol.messages import Addressed, EffectResult, Record, ToolCall, ToolResult
 from cadre.protocol.topology import Topology, result_id, tree_of
 from cadre.runtime.journaling import World
@@ -133,8 +133,9 @@ class MemoryBus(InMemoryBus):
         self.revoked.append(settled.claim.call)
         return await super().revoke(settled)
 
-    async def tell(self, tree: str, delta: Delta) -> None:
-        self.deltas.append(delta)
+    async def tell(self, tree: str, piece: Delta | Chunk) -> None:
+        if isinstance(piece, Delta):
+            self.deltas.append(piece)
 
     def _interrupt(self, run: str) -> None:
         for runner in self.runners:

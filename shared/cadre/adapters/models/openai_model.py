@@ -152,7 +152,7 @@ class OpenAIModel:
         if request.raw is None:
             answer = answer_of(self._spec, request.stop, on_text, request.block, names)
         else:
-            answer = RawAnswer(answer_of(self._as_asked(request), [], on_text), request.api)
+            answer = RawAnswer(answer_of(self._as_asked(request), [], on_text), request.api, on_text)
         if self._is_opened:
             answer.expect_thought()
         # Waiting here is no silence of the endpoint: nothing was sent yet.

@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.responses_answer import ResponsesAnswer
-from cadre.ports import ModelReply
+from cadre.ports import ModelReply, OnText
 
 
 class RawAnswer:
@@ -15,10 +15,14 @@ class RawAnswer:
 
     Args:
         answer: reads the answer for the run: its text, usage and calls.
+        on_text: is given each piece of a stream as it comes.
     """
 
-    def __init__(self, answer: ModelAnswer | ResponsesAnswer, api: Literal["chat", "responses"]) -> None:
+    def __init__(
+        self, answer: ModelAnswer | ResponsesAnswer, api: Literal["chat", "responses"], on_text: OnText
+    ) -> None:
         self._answer = answer
+        self._on_text = on_text
         self._api = api
         self._whole: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
@@ -53,6 +57,8 @@ class RawAnswer:
     async def add(self, sent: Any) -> None:
         """Take a piece of a stream, or a whole answer. Raises MalformedAnswer, FailedAnswer."""
         await self._answer.add(sent)
+        if _is_chunk(sent):
+            await self._on_text("", chunk=sent)
         if self._api == "responses":
             self._add_event(sent)
         else:
@@ -100,6 +106,13 @@ class RawAnswer:
                 _merge(held[key], value)
             elif value is not None:
                 held[key] = value
+
+
+def _is_chunk(sent: dict[str, Any]) -> bool:
+    """Return False for an answer that came whole."""
+    choices = sent.get("choices")
+    is_whole = isinstance(choices, list) and any("message" in one for one in choices if isinstance(one, dict))
+    return not is_whole and sent.get("object") != "response"
 
 
 _REPLACED = frozenset({"role", "id", "type", "index", "name"})

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
@@ -15,11 +15,11 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import IN_FLIGHT_PAUSES
 from cadre.delivery.code_history import HistoryCutter
-from cadre.delivery.codec import HEADERS, encode, pack
+from cadre.delivery.codec import HEADERS, decode, encode, pack
 from cadre.delivery.persons_order import follows_of, read_record
-from cadre.errors import BusUnavailable, Fenced
+from cadre.errors import BusUnavailable, Fenced, UnreadableMessage
 from cadre.ports import Blobs, Delivery, FoundMessage
-from cadre.protocol.deltas import Delta, cancel_hint
+from cadre.protocol.deltas import Delta, StreamChunk, cancel_hint
 from cadre.protocol.messages import (
     Addressed,
     Cancel,
@@ -40,7 +40,7 @@ from cadre.protocol.messages import (
     UserMessage,
 )
 from cadre.protocol.rollout import slot_receiver
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Topology, tree_of
 from cadre.telemetry.tracing.ids import traceparent_of
 
 log = logging.getLogger("cadre.nats")
@@ -168,9 +168,10 @@ class NatsBus:
         target = self._topology.inbox(agent, "timer", timer.tree, timer.run)
         await jetstream.schedule(self._nc, subject, encode(timer), target, due)
 
-    async def tell(self, tree: str, delta: Delta) -> None:
-        """Publishes a piece of an answer for those who look on; it may be lost."""
-        await self._publish(self._topology.delta(tree, delta.run), encode(delta))
+    async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
+        """Publish a piece of an answer for those who look on, or for the program that awaits it; it may be lost."""
+        subject = self._topology.chunk if isinstance(piece, StreamChunk) else self._topology.delta
+        await self._publish(subject(tree, piece.run), encode(piece))
 
     async def interrupt(self, tree: str, run: str) -> None:
         """Tells the processes at work on a run or call to stop; it may be lost."""
@@ -192,3 +193,24 @@ async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str],
         heard(message.data.decode())
 
     await nc.subscribe(topology.interrupts, cb=on_message)
+
+
+async def hear_chunks(
+    nc: Client, topology: Topology, run: str, heard: Callable[[StreamChunk], None]
+) -> Callable[[], Awaitable[None]]:
+    """Call `heard` with each piece of a stream that answers a request of the run's program; return the function that
+    ends that."""
+
+    async def on_message(message: Msg) -> None:
+        try:
+            heard(decode(message.data, StreamChunk))
+        except UnreadableMessage as error:
+            log.debug("chunk on %s left out: %s", message.subject, error)
+
+    subscription = await nc.subscribe(topology.chunk(tree_of(run), run), cb=on_message)
+
+    async def end() -> None:
+        if not nc.is_closed:
+            await subscription.unsubscribe()
+
+    return end

@@ -14,8 +14,15 @@ from typing import Any
 
 import uvicorn
 
-from cadre.adapters.program.answer_streams import chat_stream, response_stream
-from cadre.adapters.program.life import Life, LifeEnded, RequestRefused
+from cadre.adapters.program.answer_streams import (
+    DONE,
+    StreamForm,
+    chat_piece,
+    chat_stream,
+    response_piece,
+    response_stream,
+)
+from cadre.adapters.program.life import Life, LifeEnded, LifeLost, LiveStream, RequestRefused
 from cadre.adapters.program.record import RecordEntry
 from cadre.protocol.code import CodeReply
 from cadre.protocol.messages import ErrorInfo
@@ -30,6 +37,19 @@ _FUNCTIONS = ("function", "custom")
 _RPC_UNKNOWN = -32601
 _IMPORTING = "import"
 """The token of clients that are made while the program is imported, in place of that of a life."""
+
+_REFUSED = {
+    "embeddings": "embeddings are not served to programs, as the agent's model is no model of embeddings: give the"
+    " program a client with the address and key of an endpoint for them (base_url=…), or a tool of Cadre that asks it",
+    "messages": "Anthropic's API is not served to programs: ask the same model by chat completions, at OPENAI_BASE_URL,"
+    " with OPENAI_API_KEY (a framework's client for OpenAI-compatible endpoints does)",
+    "completions": "completions of a text are not served to programs: ask by chat completions",
+    "images/generations": "images are not served to programs: give the program a client for them, by base_url=…",
+    "audio/speech": "speech is not served to programs: give the program a client for them, by base_url=…",
+    "audio/transcriptions": "speech is not served to programs: give the program a client for them, by base_url=…",
+    "moderations": "moderations are not served to programs: give the program a client for them, by base_url=…",
+}
+"""Paths of other APIs of models, each with what to do."""
 
 Handler = Callable[[Life, Mapping[str, str], Any, "_Response"], Awaitable[None]]
 
@@ -111,6 +131,7 @@ class ProgramAddress:
             ("POST", "v1/chat/completions"): self._chat,
             ("POST", "v1/responses"): self._respond,
             ("GET", "v1/models"): self._models,
+            **{("POST", f"v1/{path}"): _refusing(path, text) for path, text in _REFUSED.items()},
             ("GET", "tools"): _tools,
             ("POST", "call"): _call,
             ("POST", "done"): _done,
@@ -131,14 +152,21 @@ class ProgramAddress:
     async def _chat(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
         options = body.get("stream_options") if isinstance(body, dict) else None
         usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        await self._model(
-            life, headers, "chat", body, response, lambda raw: chat_stream(raw, with_usage=usage)
+        form = StreamForm(
+            lambda raw: chat_stream(raw, with_usage=usage),
+            lambda chunk: chat_piece(chunk, with_usage=usage),
+            lambda chunk: isinstance(chunk.get("choices"), list),
+            DONE,
         )
+        await self._model(life, headers, "chat", body, response, form)
 
     async def _respond(
         self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response"
     ) -> None:
-        await self._model(life, headers, "responses", body, response, response_stream)
+        form = StreamForm(
+            response_stream, response_piece, lambda event: event.get("type") == "response.created"
+        )
+        await self._model(life, headers, "responses", body, response, form)
 
     async def _model(
         self,
@@ -147,19 +175,26 @@ class ProgramAddress:
         api: Api,
         body: Any,
         response: "_Response",
-        stream: Callable[[dict[str, Any]], Iterable[bytes]],
+        form: StreamForm,
     ) -> None:
         self._check(api, body)
         streams = bool(body.get("stream"))
         given = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
         repeated = headers.get("x-stainless-retry-count", "0") != "0"
         response.streams = streams
-        entry = await response.waiting(life.ask_model(api, given, is_repeated=repeated))
+        live = LiveStream(form.begins) if streams else None
+        asked = life.ask_model(api, given, is_repeated=repeated, live=live)
+        entry = await response.waiting(asked, live, form)
         try:
             raw = entry.reply.value if entry.reply is not None else None
             if not isinstance(raw, dict):
                 raise RequestRefused(502, "no-answer", "the answer of the model is not there")
-            await response.finish(stream(raw) if streams else [json.dumps(raw, ensure_ascii=False).encode()])
+            if live is not None and live.given:
+                await _finish_live(life, live, form, response)
+            elif streams:
+                await response.finish(form.whole(raw))
+            else:
+                await response.json(raw)
         finally:
             life.release(entry)
 
@@ -191,6 +226,27 @@ class _Loopback(uvicorn.Server):
         yield
 
 
+async def _finish_live(life: Life, live: LiveStream, form: StreamForm, response: "_Response") -> None:
+    """End a stream whose beginning the program has been given. Raises RequestRefused, and ends the life, where its rest
+    is not there: the next life is given the answer whole."""
+    if not await live.is_whole():
+        life.end(LifeLost("the stream of an answer broke off"))
+        raise RequestRefused(410, "life-over", "the stream broke off: the program runs again")
+    await response.finish([*map(form.piece, live.give()), form.end])
+
+
+async def _is_done(task: asyncio.Task[Any], live: LiveStream | None) -> bool:
+    """Return True once the task is done, False after a while or when pieces of the stream have come."""
+    come = asyncio.ensure_future(live.come()) if live is not None else None
+    try:
+        both: set[asyncio.Task[Any]] = {task} if come is None else {task, come}
+        await asyncio.wait(both, timeout=_ALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if come is not None:
+            come.cancel()
+    return task.done()
+
+
 class _Response:
     """One answer of HTTP, which may be kept alive before it is known."""
 
@@ -199,12 +255,19 @@ class _Response:
         self._begun = False
         self.streams = False
 
-    async def waiting(self, work: Awaitable[RecordEntry]) -> RecordEntry:
-        """Await the work with signs of life: white space before JSON, comments in a stream. Raises RequestRefused."""
+    async def waiting(
+        self, work: Awaitable[RecordEntry], live: LiveStream | None = None, form: StreamForm | None = None
+    ) -> RecordEntry:
+        """Await the work with signs of life: the pieces of a stream that come meanwhile, white space before JSON,
+        comments in a stream. Raises RequestRefused."""
         task = asyncio.ensure_future(work)
         try:
-            while not (await asyncio.wait({task}, timeout=_ALIVE_SECONDS))[0]:
-                await self._write(b": waiting\n\n" if self.streams else b" ")
+            while not await _is_done(task, live):
+                pieces = (
+                    [form.piece(one) for one in live.give()] if live is not None and form is not None else []
+                )
+                for piece in pieces or [b": waiting\n\n" if self.streams else b" "]:
+                    await self._write(piece)
         finally:
             task.cancel()
         return task.result()
@@ -246,6 +309,13 @@ class _Response:
         if not self._begun:
             await self._begin(200, [])
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+def _refusing(path: str, text: str) -> Handler:
+    async def refuse(life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
+        raise RequestRefused(404, "not-served", f"/{path}: {text}")
+
+    return refuse
 
 
 async def _tools(life: Life, headers: Mapping[str, str], body: Any, response: _Response) -> None:

@@ -1,11 +1,39 @@
 """A whole answer of a model as the stream that a program asked for."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+DONE = b"data: [DONE]\n\n"
 
 
-def chat_stream(answer: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
+class StreamForm(NamedTuple):
+    """How an API writes its streams."""
+
+    whole: Callable[[dict[str, Any]], Iterable[bytes]]
+    """Makes the stream of a whole answer."""
+    piece: Callable[[dict[str, Any]], bytes]
+    """Makes what is sent of one piece of an endpoint's stream."""
+    begins: Callable[[dict[str, Any]], bool]
+    """Says whether a stream may begin with a piece."""
+    end: bytes = b""
+    """What follows the last piece."""
+
+
+def chat_piece(chunk: dict[str, Any], *, with_usage: bool) -> bytes:
+    """Return a chunk of a chat completion as a server-sent event; b"" for one that tells but a usage which the program
+    has not asked for."""
+    if with_usage:
+        return _event(chunk)
+    return _event({**chunk, "usage": None}) if chunk.get("choices") else b""
+
+
+def response_piece(event: dict[str, Any]) -> bytes:
+    """Return an event of the Responses API as a server-sent event."""
+    return f"event: {event.get('type', '')}\n".encode() + _event(event)
+
+
+def chat_stream(answer: dict[str, Any], *, with_usage: bool) -> Iterable[bytes]:
     """Yield a chat completion as server-sent events."""
     base = {key: value for key, value in answer.items() if key not in ("choices", "usage")}
     base["object"] = "chat.completion.chunk"
@@ -19,14 +47,14 @@ def chat_stream(answer: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
         yield _event({**base, "choices": [end]})
     if with_usage:
         yield _event({**base, "choices": [], "usage": answer.get("usage")})
-    yield b"data: [DONE]\n\n"
+    yield DONE
 
 
 def _piece(choice: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
     return {"index": choice.get("index", 0), "delta": delta, "finish_reason": None}
 
 
-def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _deltas(message: dict[str, Any]) -> Iterable[dict[str, Any]]:
     yield {"role": message.get("role", "assistant"), "content": ""}
     for key, value in message.items():
         if key not in ("role", "tool_calls") and value is not None:
@@ -35,7 +63,7 @@ def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"tool_calls": [{"index": place, **call}]}
 
 
-def response_stream(answer: dict[str, Any]) -> Iterator[bytes]:
+def response_stream(answer: dict[str, Any]) -> Iterable[bytes]:
     """Yield a response of the Responses API as server-sent events."""
     begun = {**answer, "status": "in_progress", "output": [], "usage": None}
     events: list[tuple[str, dict[str, Any]]] = [
@@ -47,10 +75,10 @@ def response_stream(answer: dict[str, Any]) -> Iterator[bytes]:
     failed = answer.get("status") in ("failed", "incomplete")
     events.append((f"response.{answer['status']}" if failed else "response.completed", {"response": answer}))
     for number, (kind, about) in enumerate(events):
-        yield f"event: {kind}\n".encode() + _event({"type": kind, "sequence_number": number, **about})
+        yield response_piece({"type": kind, "sequence_number": number, **about})
 
 
-def _of_item(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_item(item: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
     kind, id = item.get("type"), item.get("id", "")
     if kind == "message":
         yield "response.output_item.added", {"item": {**item, "status": "in_progress", "content": []}}
@@ -67,7 +95,7 @@ def _of_item(item: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "response.output_item.done", {"item": item}
 
 
-def _of_part(part: dict[str, Any], where: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _of_part(part: dict[str, Any], where: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
     key = "refusal" if part.get("type") == "refusal" else "text"
     name, text = ("refusal" if key == "refusal" else "output_text"), part.get(key, "")
     more: dict[str, Any] = {"logprobs": []} if key == "text" else {}

@@ -1,14 +1,19 @@
 """One life of a program: a process from its begin to its end, answered from the record as far as that goes."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from cadre.adapters.program.record import Record, RecordEntry, difference
 from cadre.protocol.code import CodeReply, CodeRequest
+from cadre.protocol.deltas import StreamChunk
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.program import Api, call_request
+
+_TAIL_SECONDS = 2.0
+"""How long the end of a stream is waited for behind its answer: they take different ways."""
 
 TOGETHER_SECONDS = 0.02
 """Requests that follow one another within it go to the run together."""
@@ -62,6 +67,62 @@ Word = LifeAsked | LifeEnded | LifeLost
 """What becomes of a life."""
 
 
+class LiveStream:
+    """The stream that answers a request while its model writes; what is lost of it is never made up.
+
+    Args:
+        begins: says whether a stream may begin with a piece; without its beginning none of it is given.
+
+    Attributes:
+        given: how many pieces the program has been given.
+        step: that of the model call; 0 before its first piece.
+    """
+
+    def __init__(self, begins: Callable[[dict[str, Any]], bool]) -> None:
+        self.given = self.step = 0
+        self._begins = begins
+        self._pieces: list[dict[str, Any]] = []
+        self._come = asyncio.Event()
+        self._whole = asyncio.Event()
+        self._attempt = self._seq = 0
+        self._is_broken = False
+
+    def take(self, chunk: StreamChunk) -> None:
+        """Take a piece that has come. One that does not follow breaks the stream: some were lost, or the model was
+        asked once more."""
+        if not self._seq:
+            self.step, self._attempt = chunk.step, chunk.attempt
+        follows = (chunk.step, chunk.attempt, chunk.seq) == (self.step, self._attempt, self._seq + 1)
+        if not follows or self._whole.is_set() or (chunk.seq == 1 and not self._begins(chunk.data or {})):
+            self._is_broken = True
+        if self._is_broken:
+            return
+        self._seq = chunk.seq
+        if chunk.data is None:
+            self._whole.set()
+        else:
+            self._pieces.append(chunk.data)
+            self._come.set()
+
+    async def come(self) -> None:
+        """Wait for pieces that the program has not been given."""
+        await self._come.wait()
+
+    def give(self) -> list[dict[str, Any]]:
+        """Return those pieces."""
+        self._come.clear()
+        found = self._pieces[self.given :]
+        self.given += len(found)
+        return found
+
+    async def is_whole(self) -> bool:
+        """Return True once all pieces have come, False if they do not. The answer of the request is there already."""
+        if not self._is_broken:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._whole.wait(), _TAIL_SECONDS)
+        return self._whole.is_set() and not self._is_broken
+
+
 class Life:
     """What one process asks, from its first request to its end.
 
@@ -84,6 +145,10 @@ class Life:
         self._end: LifeEnded | LifeLost | None = None
         self._sending: asyncio.TimerHandle | None = None
         self._since = time.monotonic()
+        self._streams: dict[int, LiveStream] = {}
+        """By the places of the requests that wait for one."""
+        self._step = 0
+        """That of the last stream; pieces of an earlier one come too late."""
 
     @property
     def is_over(self) -> bool:
@@ -104,8 +169,21 @@ class Life:
         """Return what becomes of it, once that is known."""
         return await asyncio.shield(self._word)
 
+    @property
+    def live(self) -> LiveStream | None:
+        """Return the stream that the program waits for: that of a request which it has made alone. What is asked
+        together is given together, in one order in every life."""
+        return self._streams.get(self._asked[0].place) if len(self._asked) == 1 else None
+
+    def take(self, chunk: StreamChunk) -> None:
+        """Take a piece of a stream."""
+        if (live := self.live) is not None and chunk.step > self._step:
+            live.take(chunk)
+
     def resume(self, replies: Sequence[CodeReply]) -> None:
         """Give it what it waits for."""
+        if (live := self.live) is not None:
+            self._step = max(self._step, live.step)
         for entry, reply in zip(self._asked, replies, strict=True):
             entry.reply = reply
             self._event_of(entry).set()
@@ -129,8 +207,11 @@ class Life:
         if not self._word.done():
             self._word.set_result(end)
 
-    async def ask_model(self, api: Api, body: dict[str, Any], *, is_repeated: bool) -> RecordEntry:
-        """Return the entry of the request, answered. Raises RequestRefused."""
+    async def ask_model(
+        self, api: Api, body: dict[str, Any], *, is_repeated: bool, live: LiveStream | None = None
+    ) -> RecordEntry:
+        """Return the entry of the request, answered; `live` takes the pieces of a new answer while they come. Raises
+        RequestRefused."""
         self._check()
         self._move()
         entry = self._record.find_taken(body) if is_repeated else None
@@ -139,6 +220,8 @@ class Life:
             rivals = self._record.rivals_of_model(api, body)
             if not rivals:
                 entry = self._record.add_model(api, body, self._pause())
+                if live is not None:
+                    self._streams[entry.place] = live
                 self._add(entry)
             else:
                 await self._quiet(rivals, body)

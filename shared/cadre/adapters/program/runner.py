@@ -20,6 +20,7 @@ from cadre.delivery.ended_runs import EndedRuns
 from cadre.errors import UnreadableMessage
 from cadre.ports import Blobs, Clock
 from cadre.protocol.code import CodeExchange, CodeReply
+from cadre.protocol.deltas import StreamChunk
 from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.topology import Topology, is_within
 from cadre.spec.names import NAME
@@ -31,6 +32,9 @@ MOST_DEATHS = 5
 
 Listen = Callable[[str], Awaitable[None]]
 """Called with the id of a run."""
+
+Hear = Callable[[str, Callable[[StreamChunk], None]], Awaitable[Callable[[], Awaitable[None]]]]
+"""Called with the id of a run, and with what takes the pieces of its streams; returns what ends that."""
 
 
 class ProgramTerms(NamedTuple):
@@ -56,6 +60,8 @@ class RunLife:
         self.answer: CodeAnswer | None = None
         """What it answered last; None while it is at work."""
         self.timer: asyncio.TimerHandle | None = None
+        self.deaf: Callable[[], Awaitable[None]] | None = None
+        """Ends the hearing of its streams."""
 
 
 class ProgramRunner:
@@ -70,6 +76,7 @@ class ProgramRunner:
         self.processes: ProgramProcesses | None = None
         self.listen: Listen | None = None
         self.forget: Listen | None = None
+        self.hear: Hear | None = None
         self._address = address
         self._terms = terms
         self._runs: OrderedDict[str, RunLife] = OrderedDict()
@@ -144,6 +151,8 @@ class ProgramRunner:
                 if self.listen is not None and isinstance(answer, CodeYielded):
                     # Before the answer is sent: what follows from it must find its way back.
                     await self.listen(call.run)
+                if isinstance(answer, CodeYielded) and known.life.live is not None:
+                    await self._hear(call.run, known)
                 return answer
         self._drop(call.run)
         return None
@@ -241,6 +250,19 @@ class ProgramRunner:
             raise
         return known
 
+    async def _hear(self, run: str, known: RunLife) -> None:
+        """Have the pieces of its streams given to the life; each keeps its process for as long as an answer would."""
+        if known.deaf is not None or self.hear is None:
+            return
+
+        def take(chunk: StreamChunk) -> None:
+            known.life.take(chunk)
+            if known.timer is not None and known.answer is not None:
+                known.timer.cancel()
+                self._wait(run, known)
+
+        known.deaf = await self.hear(run, take)
+
     async def _whole(self, reply: CodeReply) -> CodeReply:
         """Return the reply with what was cut for the journal. Raises BlobMissing, RetryableError."""
         if reply.blob is None or reply.error is not None:
@@ -297,7 +319,8 @@ class ProgramRunner:
         known.life.end(LifeLost("it was ended"))
         if self.processes is not None:
             self.processes.end(known.life.token)
-        if self.forget is not None:
-            task = asyncio.ensure_future(self.forget(run))
+        ends = [self.forget(run)] if self.forget is not None else []
+        for end in [*ends, *([known.deaf()] if known.deaf is not None else [])]:
+            task = asyncio.ensure_future(end)
             self._forgetting.add(task)
             task.add_done_callback(self._forgetting.discard)

@@ -134,7 +134,7 @@ class ProbedEndpoint:
         await self._client.close()
 
     async def _send(self, body: dict[str, Any]) -> ProbeReply:
-        async def ignore(_: str, *, of_answer: bool = False) -> None: ...
+        async def ignore(_: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
         spec = msgspec.structs.replace(self._spec, api=self.api)
         answer, pieces, reasoned = answer_of(spec, [], ignore), 0, False
