@@ -33,8 +33,8 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
         )
 
 
-class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
-    """The block waits for calls. What becomes of each follows, as for any call that a model asks for."""
+class Yielded(JournalEvent, frozen=True):
+    """What runs in a process waits for calls. What becomes of each follows, as for any call that a model asks for."""
 
     block: str
     exchange: int
@@ -50,14 +50,9 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
 
     copies: ClassVar = CodeYielded
 
-    def describe(self) -> Description:
-        turn = SandboxTurn(self.exchange, self.sandbox, self.tier)
-        work = PieceOfWork(self.block, turn=turn, tool=PYTHON, **_SPAN)
-        return Description(work=[work], used=Usage(calls=len(self.calls), stored_bytes=self.stored))
 
-
-class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
-    """The block has ended; the step, or the run, ends with it."""
+class Finished(JournalEvent, frozen=True):
+    """What runs in a process has ended."""
 
     block: str
     exchange: int
@@ -72,10 +67,23 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     tier: str = ""
     seconds: float = 0.0
     references: list[str] = []
-    """As in BlockYielded."""
+    """As in Yielded."""
     stored: int = 0
 
     copies: ClassVar = CodeFinished
+
+
+class BlockYielded(Yielded, frozen=True, tag="code.yielded"):
+    """The block waits for calls."""
+
+    def describe(self) -> Description:
+        turn = SandboxTurn(self.exchange, self.sandbox, self.tier)
+        work = PieceOfWork(self.block, turn=turn, tool=PYTHON, **_SPAN)
+        return Description(work=[work], used=Usage(calls=len(self.calls), stored_bytes=self.stored))
+
+
+class BlockFinished(Finished, frozen=True, tag="code.finished"):
+    """The block has ended; the step, or the run, ends with it."""
 
     def describe(self) -> Description:
         said = "\n".join(text for text in (self.logs.rstrip("\n"), self.text) if text)

@@ -1,12 +1,12 @@
 """The records of the kind `program`: its section of an agent's file, its events, its state of a run."""
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
+from cadre.kinds.code.records import Finished, Yielded
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
-from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import Facts, KindDeclaration
 from cadre.spec.names import check_bounds
@@ -31,46 +31,16 @@ class ProgramStarted(JournalEvent, frozen=True, tag="program.started"):
         return Description("running its program", [f"runs {self.program}"])
 
 
-class ProgramAsked(JournalEvent, frozen=True, tag="program.asked"):
-    """The program waits for its model, or for calls. What becomes of each follows, as for any other agent."""
-
-    block: str
-    exchange: int
-    calls: list[CodeRequest]
-    clock: list[float] = []
-    """Seconds after which the program asked, since it was given what it waited for."""
-    logs: str = ""
-    sandbox: str = ""
-    """The replica that runs it."""
-    tier: str = ""
-    references: list[str] = []
-    stored: int = 0
-
-    copies: ClassVar = CodeYielded
+class ProgramAsked(Yielded, frozen=True, tag="program.asked"):
+    """The program waits for its model, or for calls; `clock` has the seconds after which it asked, since it was given
+    what it waited for."""
 
     def describe(self) -> Description:
         return Description(used=Usage(calls=len(self.calls)))
 
 
-class ProgramEnded(JournalEvent, frozen=True, tag="program.ended"):
+class ProgramEnded(Finished, frozen=True, tag="program.ended"):
     """The function has returned, or raised, or its processes died again and again; the run ends with it."""
-
-    block: str
-    exchange: int
-    output: Any = None
-    text: str = ""
-    is_final_answer: bool = False
-    logs: str = ""
-    error: ErrorInfo | None = None
-    notes: list[str] = []
-    snapshot: str | None = None
-    sandbox: str = ""
-    tier: str = ""
-    seconds: float = 0.0
-    references: list[str] = []
-    stored: int = 0
-
-    copies: ClassVar = CodeFinished
 
     def describe(self) -> Description:
         said = self.error.message if self.error is not None else "ok"
