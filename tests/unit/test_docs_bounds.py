@@ -116,3 +116,8 @@ def test_the_table_of_prices_can_be_read(tmp_path: Path) -> None:
     assert local is not None
     assert (mini.input, large.output, local.output) == (0.4, 8.0, 0)
     assert prices.of("another") is None
+
+
+def test_the_glossary_keeps_to_twenty_words() -> None:
+    text = (DOCS / "glossary.md").read_text()
+    assert sum(line.startswith("| ") for line in text.splitlines()) - 1 == 20

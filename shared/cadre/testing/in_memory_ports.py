@@ -19,7 +19,7 @@ from cadre.delivery.persons_order import follows_of
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored
-from cadre.protocol.deltas import Chunk, Delta, cancel_hint
+from cadre.protocol.deltas import Delta, StreamChunk, cancel_hint
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     Addressed,
@@ -261,7 +261,7 @@ class InMemoryBus:
     async def interrupt(self, tree: str, run: str) -> None:
         self._reach.wire.post(lambda: self._interrupt_all(run), "lost-interrupt")
 
-    async def tell(self, tree: str, piece: Delta | Chunk) -> None:
+    async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
         """Nobody looks on."""
 
 

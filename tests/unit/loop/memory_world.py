@@ -20,7 +20,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.ports import Delivery, Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.deltas import Chunk, Delta
+from cadre.protocol.deltas import Delta, StreamChunk
 from cadre.protocol.messages import Addressed, EffectResult, Record, ToolCall, ToolResult
 from cadre.protocol.topology import Topology, result_id, tree_of
 from cadre.runtime.journaling import World
@@ -133,7 +133,7 @@ class MemoryBus(InMemoryBus):
         self.revoked.append(settled.claim.call)
         return await super().revoke(settled)
 
-    async def tell(self, tree: str, piece: Delta | Chunk) -> None:
+    async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
         if isinstance(piece, Delta):
             self.deltas.append(piece)
 
