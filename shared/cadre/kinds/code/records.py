@@ -33,7 +33,7 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
         )
 
 
-class Yielded(JournalEvent, frozen=True):
+class ProcessYielded(JournalEvent, frozen=True):
     """What runs in a process waits for calls. What becomes of each follows, as for any call that a model asks for."""
 
     block: str
@@ -51,7 +51,7 @@ class Yielded(JournalEvent, frozen=True):
     copies: ClassVar = CodeYielded
 
 
-class Finished(JournalEvent, frozen=True):
+class ProcessFinished(JournalEvent, frozen=True):
     """What runs in a process has ended."""
 
     block: str
@@ -67,13 +67,13 @@ class Finished(JournalEvent, frozen=True):
     tier: str = ""
     seconds: float = 0.0
     references: list[str] = []
-    """As in Yielded."""
+    """As in ProcessYielded."""
     stored: int = 0
 
     copies: ClassVar = CodeFinished
 
 
-class BlockYielded(Yielded, frozen=True, tag="code.yielded"):
+class BlockYielded(ProcessYielded, frozen=True, tag="code.yielded"):
     """The block waits for calls."""
 
     def describe(self) -> Description:
@@ -82,7 +82,7 @@ class BlockYielded(Yielded, frozen=True, tag="code.yielded"):
         return Description(work=[work], used=Usage(calls=len(self.calls), stored_bytes=self.stored))
 
 
-class BlockFinished(Finished, frozen=True, tag="code.finished"):
+class BlockFinished(ProcessFinished, frozen=True, tag="code.finished"):
     """The block has ended; the step, or the run, ends with it."""
 
     def describe(self) -> Description:

@@ -5,7 +5,7 @@ from typing import Any
 
 from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
-from cadre.kinds.code.records import Finished, Yielded
+from cadre.kinds.code.records import ProcessFinished, ProcessYielded
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import Facts, KindDeclaration
@@ -31,7 +31,7 @@ class ProgramStarted(JournalEvent, frozen=True, tag="program.started"):
         return Description("running its program", [f"runs {self.program}"])
 
 
-class ProgramAsked(Yielded, frozen=True, tag="program.asked"):
+class ProgramAsked(ProcessYielded, frozen=True, tag="program.asked"):
     """The program waits for its model, or for calls; `clock` has the seconds after which it asked, since it was given
     what it waited for."""
 
@@ -39,7 +39,7 @@ class ProgramAsked(Yielded, frozen=True, tag="program.asked"):
         return Description(used=Usage(calls=len(self.calls)))
 
 
-class ProgramEnded(Finished, frozen=True, tag="program.ended"):
+class ProgramEnded(ProcessFinished, frozen=True, tag="program.ended"):
     """The function has returned, or raised, or its processes died again and again; the run ends with it."""
 
     def describe(self) -> Description:
