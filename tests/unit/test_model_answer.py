@@ -430,7 +430,7 @@ async def test_an_answer_with_code_is_cut_behind_its_block(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("is_opened", [False, True])
 async def test_a_draft_in_a_thought_ends_no_answer(size: int, is_opened: bool) -> None:
-    async def ignore(text: str, *, of_answer: bool = False) -> None: ...
+    async def ignore(text: str, *, of_answer: bool = False, chunk: object = None) -> None: ...
 
     answer = answer_of(ModelSpec(), ["\nSTOP"], ignore, ("<code>", "</code>"))
     if is_opened:

@@ -114,6 +114,7 @@ class TestAsyncApi:
             topology.file("t", "a/b.txt"),
             topology.timer("t", "t", "model-1-1"),
             topology.delta("t", "t"),
+            topology.chunk("t", "t"),
             topology.interrupt("t"),
             topology.memory("search"),
             f"$KV.{topology.registry_bucket}.{topology.presence_key('agent', 'manager', 'one')}",
