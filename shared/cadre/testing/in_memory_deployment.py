@@ -17,6 +17,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.engine.toolset import card_of, toolset_of
 from cadre.errors import SetupError
 from cadre.journal.entry import Entry
+from cadre.options import Explaining
 from cadre.ports import Blobs, Bus, Clock, Model, ModelReply, OnText, QuarantineStore
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
