@@ -14,7 +14,7 @@ from cadre_gateway.routes.app import load_assets
 
 HOME = Path(cadre.__file__).parent
 
-OF_AN_EXTRA = {"cadre_memory.embedding.local_model", "cadre.testing.pytest_plugin"}
+OF_AN_EXTRA = {"cadre_memory.embedding.local_graph", "cadre.testing.pytest_plugin"}
 """Modules whose packages `all` leaves out: they want the extra `local-embeddings`, or pytest, which loads them."""
 
 services = {entry.value.split(".")[0] for entry in entry_points(group="cadre.services")}
