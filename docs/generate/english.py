@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 WORDS = re.compile(
-    r"\b(told|tells|nobody|anew|beside|whoever|is none|are none|goes by|at hand|to be had|of its own|the like|by itself|whatever"
-    r"|likewise|thereby|wherein|hereof)\b",
+    r"\b(told|tells|nobody|anew|beside|whoever|is none|are none|goes by|at hand|to be had|of its own|the like|by itself"
+    r"|whatever|likewise|thereby|wherein|hereof)\b",
     re.IGNORECASE,
 )
 NOUN_CLAUSE = re.compile(r"(What|Whether|How|Who|Whom|Whose|Where|Which|When|Why)\b")
@@ -43,8 +43,8 @@ def rooms() -> dict[str, list[Path]]:
     """Return the files of each room that is measured."""
     found: dict[str, list[Path]] = {"README and CONTRIBUTING": [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]}
     found["docs"] = sorted((ROOT / "docs").glob("*.md"))
-    for folder in ("start", "how-to", "decisions"):
-        found[f"docs/{folder}"] = sorted((ROOT / "docs" / folder).glob("*.md"))
+    for part in ("start", "how-to", "decisions"):
+        found[f"docs/{part}"] = sorted((ROOT / "docs" / part).glob("*.md"))
     for base in (ROOT / "shared" / "cadre", ROOT / "services"):
         for folder in sorted(one for one in base.iterdir() if one.is_dir() and one.name != "__pycache__"):
             if files := sorted(folder.rglob("*.py")):
@@ -62,7 +62,11 @@ def prose_of(file: Path) -> Iterator[tuple[str, bool]]:
         yield from ((paragraph, False) for paragraph in _paragraphs(text))
         return
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             yield node.value.value, True
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -95,9 +99,8 @@ def main() -> None:
     print(f"{'room':34}{'words':>8}{'odd':>6}{'/10,000':>9}{'long':>6}{'clauses':>9}")
     for room, files in rooms().items():
         one = measure(files)
-        print(
-            f"{room:34}{one.words:>8}{one.odd:>6}{one.odd_in_10_000:>9.1f}{one.long:>6}{one.clauses:>5} of {one.docstrings}"
-        )
+        counts = f"{one.words:>8}{one.odd:>6}{one.odd_in_10_000:>9.1f}{one.long:>6}"
+        print(f"{room:34}{counts}{one.clauses:>5} of {one.docstrings}")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class Chromium:
     """A running Chromium with an empty profile: started and used in one thread, and ended with it at the latest."""
 
     def __init__(self, settings: BrowserSettings, proxy_port: int) -> None:
-        """Raises BrowserUnavailable."""
+        """Raise BrowserUnavailable."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         self.downloads = self.folder / "downloads"
         self.downloads.mkdir()
@@ -136,7 +136,7 @@ class Chromium:
         return result
 
     def close(self) -> None:
-        """Ends the processes and removes the profile."""
+        """End the processes and remove the profile."""
         for process in self._processes:
             # Not yet waited for, so the group is still its own.
             with contextlib.suppress(ProcessLookupError):
@@ -164,7 +164,7 @@ class Chromium:
         return process
 
     def _await_port(self, process: subprocess.Popen[bytes], file: Path, sign: str) -> int:
-        """Returns the port that a process writes into a file when it is ready."""
+        """Return the port that a process writes into a file when it is ready."""
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and process.poll() is None:
             with contextlib.suppress(OSError):
@@ -177,7 +177,7 @@ class Chromium:
 
 
 def sweep() -> None:
-    """Removes profiles of services that are gone."""
+    """Remove profiles of services that are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         owner = folder.name.removeprefix(_PREFIX).split("-")[0]
         if owner.isdigit() and not _lives(int(owner)):

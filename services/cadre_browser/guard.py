@@ -43,12 +43,12 @@ class Guard:
         self.port = 0
 
     def start(self) -> None:
-        """Returns when connections are taken at `port`."""
+        """Return when connections are taken at `port`."""
         self._thread.start()
         self._ready.wait()
 
     def close(self) -> None:
-        """Stops the proxy; connections end with it."""
+        """Stop the proxy; connections end with it."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -70,7 +70,7 @@ class Guard:
         self._loop.close()
 
     async def check(self, url: str) -> None:
-        """Raises AddressRefused for an address that no page may have."""
+        """Raise AddressRefused for an address that no page may have."""
         try:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -101,7 +101,7 @@ class Guard:
     async def _begin(
         self, reader: asyncio.StreamReader
     ) -> tuple[tuple[asyncio.StreamReader, asyncio.StreamWriter], bytes]:
-        """Opens the connection that a request asks for, and returns it with the head to send there (none: a tunnel)."""
+        """Open the connection that a request asks for, and returns it with the head to send there (none: a tunnel)."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

@@ -86,7 +86,7 @@ async def read_state(context: ToolContext) -> BrowserState:
 
 
 async def write_state(context: ToolContext, state: BrowserState) -> None:
-    """Keeps the state beside the run's journal."""
+    """Keep the state beside the run's journal."""
     await context.workspace.write(state_path(context.run, context.tree), msgspec.json.encode(state))
 
 
@@ -94,7 +94,7 @@ class Page:
     """The tab in front of a browser."""
 
     def __init__(self, chromium: Chromium, size: tuple[int, int]) -> None:
-        """Raises BrowserUnavailable."""
+        """Raise BrowserUnavailable."""
         self._chromium = chromium
         self._driver = chromium.driver
         self._size = size
@@ -113,7 +113,7 @@ class Page:
     # --- where it is
 
     def go_to(self, url: str) -> None:
-        """Opens an address in the tab in front; a page that loads on and on is used as it is."""
+        """Open an address in the tab in front; a page that loads on and on is used as it is."""
         from selenium.common.exceptions import TimeoutException
 
         try:
@@ -122,11 +122,11 @@ class Page:
             self._driver.execute_script("window.stop();")
 
     def go_back(self) -> None:
-        """Goes one page back in the tab's history."""
+        """Go one page back in the tab's history."""
         self._driver.back()
 
     def restore(self, state: BrowserState) -> None:
-        """Brings a fresh browser to where another one was."""
+        """Bring a fresh browser to where another one was."""
         if state.cookies:
             self._chromium.cdp("Storage.setCookies", cookies=state.cookies)
         for number, address in enumerate(state.tabs):
@@ -179,7 +179,7 @@ class Page:
         return base64.b64decode(self._chromium.cdp("Page.captureScreenshot", format="png")["data"])
 
     def settle(self) -> None:
-        """Waits until the page has loaded, and makes sure that a tab in front is the one that is seen."""
+        """Wait until the page has loaded, and makes sure that a tab in front is the one that is seen."""
         time.sleep(0.1)
         if self.dialog() is not None:
             return
@@ -209,7 +209,7 @@ class Page:
     # --- what is done there
 
     def click(self, text: str, kind: Kind, nth: int) -> None:
-        """Clicks what has a text; with an empty one any of its kind. Raises LookupError."""
+        """Click what has a text; with an empty one any of its kind. Raises LookupError."""
         helium = self._helium
         if kind == "any" and nth == 1 and text:
             helium.click(text)
@@ -237,7 +237,7 @@ class Page:
         return [one for one in found if text and one.web_element.text.strip() == text] or found
 
     def click_at(self, x: int, y: int) -> None:
-        """Clicks a place of the screenshot."""
+        """Click a place of the screenshot."""
         for event in ("mousePressed", "mouseReleased"):
             self._chromium.cdp("Input.dispatchMouseEvent", type=event, x=x, y=y, button="left", clickCount=1)
 
@@ -249,7 +249,7 @@ class Page:
             self._helium.write(text)
 
     def press(self, key: str) -> None:
-        """Presses a key or a chord such as Control+a. Raises ValueError for a key that there is not."""
+        """Press a key or a chord such as Control+a. Raises ValueError for a key that there is not."""
         from selenium.webdriver.common.keys import Keys
 
         *held, last = key.split("+") if len(key) > 1 else [key]
@@ -264,7 +264,7 @@ class Page:
         self._helium.press(pressed)
 
     def choose(self, option: str, of: str) -> None:
-        """Chooses an option of a list. Raises LookupError."""
+        """Choose an option of a list. Raises LookupError."""
         helium = self._helium
         if of:
             helium.select(of, option)
@@ -276,7 +276,7 @@ class Page:
         helium.select((holding or lists)[0].web_element, option)
 
     def scroll(self, pixels: int) -> None:
-        """Scrolls down, or up by less than 0."""
+        """Scroll down, or up by less than 0."""
         self._driver.execute_script("window.scrollBy({top: arguments[0], behavior: 'instant'});", pixels)
 
     def exists(self, text: str) -> bool:
@@ -304,7 +304,7 @@ class Page:
             return None
 
     def answer(self, *, accept: bool, text: str) -> None:
-        """Answers the dialog. Raises LookupError."""
+        """Answer the dialog. Raises LookupError."""
         if self.dialog() is None:
             raise LookupError("the page shows no dialog")
         alert = self._driver.switch_to.alert
@@ -325,7 +325,7 @@ class Page:
         self._helium.press(Keys.ESCAPE)
 
     def switch_tab(self, number: int) -> None:
-        """Brings a tab to the front. Raises LookupError."""
+        """Bring a tab to the front. Raises LookupError."""
         handles = self._driver.window_handles
         if not 1 <= number <= len(handles):
             raise LookupError(f"there are {len(handles)} tabs")
@@ -333,7 +333,7 @@ class Page:
         self._fit()
 
     def close_tab(self) -> None:
-        """Closes the tab in front; the last one is emptied instead."""
+        """Close the tab in front; the last one is emptied instead."""
         if len(self._driver.window_handles) == 1:
             self.go_to("about:blank")
             return
@@ -342,7 +342,7 @@ class Page:
         self._fit()
 
     def _fit(self) -> None:
-        """Gives the tab its size: headless Chromium keeps room for the frame of a window."""
+        """Give the tab its size: headless Chromium keeps room for the frame of a window."""
         width, height = self._size
         self._chromium.cdp(
             "Emulation.setDeviceMetricsOverride",

@@ -45,7 +45,7 @@ class BrowserSession:
         self.waiting = 0
 
     async def open(self, context: ToolContext) -> str:
-        """Makes sure that the browser is there. Returns what to tell of it: nothing, unless it was opened again."""
+        """Make sure that the browser is there. Returns what to tell of it: nothing, unless it was opened again."""
         if self._chromium is not None and not await self._is_there():
             log.info("the browser of run %s is gone", context.run)
             self.close_browser()
@@ -63,7 +63,7 @@ class BrowserSession:
         )
 
     async def act(self, context: ToolContext, action: Callable[[Page], T]) -> tuple[T, str, list[str]]:
-        """Does something on the page. Returns what came of it, the page now, and the files that came down."""
+        """Do something on the page. Returns what came of it, the page now, and the files that came down."""
         outcome, told, state, files = await self._run(lambda: _in_words(lambda: self._act(action)))
         names = []
         for name, data in files:
@@ -78,13 +78,13 @@ class BrowserSession:
         return outcome, told, names
 
     def close_browser(self) -> None:
-        """Ends the browser's processes; whatever is at work on it fails."""
+        """End the browser's processes; whatever is at work on it fails."""
         chromium, self._chromium, self._page = self._chromium, None, None
         if chromium is not None:
             chromium.close()
 
     def close(self) -> None:
-        """Ends the browser and its thread."""
+        """End the browser and its thread."""
         self.close_browser()
         self._thread.shutdown(wait=False)
 
@@ -180,7 +180,7 @@ class BrowserSessions:
             loop.call_later(self._settings.idle_seconds, self._expire, context.run, use)
 
     def close(self) -> None:
-        """Ends all browsers."""
+        """End all browsers."""
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()

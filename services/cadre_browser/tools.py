@@ -14,7 +14,7 @@ CALL_SECONDS = 90
 
 
 async def _do(context: ToolContext, action: Callable[[Page], T]) -> tuple[T, str]:
-    """What came of an action, and the page behind it. On a page that was opened again nothing is done."""
+    """Return what came of an action, and the page behind it. On a page that was opened again nothing is done."""
     async with sessions().of(context) as session:
         reopened = await session.open(context)
         if reopened:

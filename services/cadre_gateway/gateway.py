@@ -90,7 +90,7 @@ class GatewayService:
         self.platform.shards.follow(self.grow)
 
     async def grow(self) -> None:
-        """Takes in what is written to the shards that were added. Raises BusUnavailable."""
+        """Take in what is written to the shards that were added. Raises BusUnavailable."""
         streams = self.ledger_snapshots.streams
         added = await stream_states(self.platform.nc, self.platform.topology, len(streams))
         streams += [one.created for one in added]
@@ -100,7 +100,7 @@ class GatewayService:
         self.feeds.tail.grow()
 
     def unready(self) -> str | None:
-        """Why this gateway should get no requests now; None when it should."""
+        """Return why this gateway should get no requests now; None when it should."""
         if self.feeds.draining:
             return "stopping"
         if not self.platform.nc.is_connected:

@@ -77,13 +77,13 @@ class Projector:
     janitor: Janitor
 
     async def on_entry(self, read: Read) -> None:
-        """Takes in an entry or a workspace file, also one that cannot be read, or a task.
+        """Take in an entry or a workspace file, also one that cannot be read, or a task.
 
         Waits for an index that fails."""
         await self._patiently(lambda: self._take(read))
 
     async def on_lifecycle(self, seq: int, lifecycle: Lifecycle) -> None:
-        """Takes in that a tree was erased or imported, by the record at `seq`; waits for an index that fails."""
+        """Take in that a tree was erased or imported, by the record at `seq`; waits for an index that fails."""
         await self._patiently(lambda: self._take_lifecycle(seq, lifecycle))
 
     async def _patiently(self, take: Callable[[], Awaitable[None]]) -> None:
@@ -129,7 +129,9 @@ class LedgerSnapshots:
         self._saves = True
 
     async def load(self) -> UsageLedger:
-        """What was saved last. Raises BusUnavailable: whoever began without it would save too little in its place."""
+        """Return what was saved last. Raises BusUnavailable: whoever began without it would save too little in its
+        place.
+        """
         data = await self._images.load(self._name)
         nothing = [0] * len(self.streams)
         if data is None:
@@ -150,7 +152,7 @@ class LedgerSnapshots:
         return UsageLedger(image.ledger)
 
     async def save(self, ledger: UsageLedger) -> None:
-        """Saves the ledger unless nothing was counted since. Raises BusUnavailable."""
+        """Save the ledger unless nothing was counted since. Raises BusUnavailable."""
         if not self._saves or ledger.positions == self._saved:
             return
         saved = ledger.to_saved()
@@ -172,7 +174,7 @@ class IndexRebuilder:
     _last: IndexRebuild | None = field(default=None)
 
     async def state(self) -> IndexState:
-        """What is in the index, and how far a rebuild has come. Raises RunIndexUnavailable."""
+        """Return what is in the index, and how far a rebuild has come. Raises RunIndexUnavailable."""
         if self._last is not None and self._last.state == "running" and self._reader is not None:
             self._last.read, self._last.of = sum(self._reader.positions), sum(self.tail.positions)
         progress = self.index.progress
@@ -198,7 +200,7 @@ class IndexRebuilder:
         return self._last
 
     async def stop(self) -> None:
-        """Gives up what goes on."""
+        """Give up what goes on."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -100,12 +100,12 @@ class Janitor:
         self._news.set()
 
     def note_end(self, at: float) -> None:
-        """Takes note that a tree has ended at `at` (Unix seconds): it may be the first to go."""
+        """Take note that a tree has ended at `at` (Unix seconds): it may be the first to go."""
         if self._keep and at + self._keep < self._sleeps_until:
             self.wake()
 
     async def run(self) -> None:
-        """Removes what is due, one thing after the other, and sleeps until the next is."""
+        """Remove what is due, one thing after the other, and sleeps until the next is."""
         failures = 0
         while True:
             self._news.clear()
@@ -126,7 +126,7 @@ class Janitor:
                 await self._clock.sleep((self._clock.now() - now) * _REST_FACTOR)
 
     async def erase(self, tree: str, *, expired: bool = False) -> None:
-        """Removes a tree that has ended: its blobs, its messages, and its place in lists and sessions.
+        """Remove a tree that has ended: its blobs, its messages, and its place in lists and sessions.
 
         If it has `expired`, blobs that were put within the last hour go later. Raises RetryableError: once the
         record is written the removal goes on by itself. In a full store the tree itself makes the room for the record.
@@ -150,14 +150,14 @@ class Janitor:
         await self.note_erasure(*await self._record(tree, expired))
 
     async def note_erasure(self, seq: int, lifecycle: Erased) -> None:
-        """Takes in that a tree was erased, here or elsewhere, with the record at `seq`. Raises RunIndexUnavailable."""
+        """Take in that a tree was erased, here or elsewhere, with the record at `seq`. Raises RunIndexUnavailable."""
         if await apply_erasure(self._index, seq, lifecycle):
             self.wake()
 
     # --- what is next
 
     async def _next(self) -> tuple[float, Work]:
-        """When the next work is due (Unix seconds), and the work."""
+        """Return when the next work is due (Unix seconds), and the work."""
         removals = self._removals
         found: list[tuple[float, Work]] = [(self._sweep_at, self._sweep)]
         if removals.late_trees:
@@ -197,7 +197,7 @@ class Janitor:
         await self._erasure.sweep()
 
     async def _remove_late(self) -> None:
-        """Removes what came late for a tree that is gone, like the tree itself."""
+        """Remove what came late for a tree that is gone, like the tree itself."""
         tree, seq = next(iter(self._removals.late_trees.items()))
         if not await self._erasure.has_task(tree):
             log.info("run %s is gone: what came late for it is removed", tree)
@@ -206,7 +206,7 @@ class Janitor:
             del self._removals.late_trees[tree]
 
     async def _remove_unstarted(self, tree: str) -> None:
-        """Removes the files of a run whose task never came."""
+        """Remove the files of a run whose task never came."""
         has_task = await self._erasure.has_task(tree)
         async with self._index.changing(tree) as found:
             record = found.record
@@ -224,7 +224,7 @@ class Janitor:
             del self._removals.pending_erasures[erasure.tree]
 
     async def _remove(self, erasure: PendingErasure) -> None:
-        """Removes what messages name before the messages themselves: a repetition must find the names."""
+        """Remove what messages name before the messages themselves: a repetition must find the names."""
         tree, before = erasure.tree, erasure.before
         found = await self._erasure.belongings(tree, before)
         if not found.messages:
@@ -242,7 +242,7 @@ class Janitor:
         await self._remove_blobs(due, "", spare_young=True)
 
     async def _remove_blobs(self, blobs: Iterable[str], tree: str, *, spare_young: bool) -> None:
-        """Removes those blobs of a tree that no other tree references."""
+        """Remove those blobs of a tree that no other tree references."""
         unreferenced = []
         for blob in blobs:
             self._removals.postponed_blobs.pop(blob, None)
@@ -264,7 +264,7 @@ class Janitor:
     # --- the record
 
     async def _record(self, tree: str, expired: bool) -> tuple[int, Erased]:
-        """Writes the record that the tree is erased; returns another gateway's when that was first."""
+        """Write the record that the tree is erased; returns another gateway's when that was first."""
         while True:
             known = await self._index.last_of(tree)
             found = await self._erasure.lifecycle(tree)

@@ -82,7 +82,7 @@ class Tenant:
         return self._served.unready() if self._served is not None else Unready(*self._trouble)
 
     def about(self) -> dict[str, str]:
-        """What it works without."""
+        """Return what it works without."""
         return self._served.about() if self._served is not None else {}
 
     async def samples(self) -> list[Sample]:
@@ -200,7 +200,7 @@ def _code(error: CadreError | OSError) -> str:
 
 
 def _text(file: Path) -> str:
-    """What a file holds; "" when there is none."""
+    """Return what a file holds; "" when there is none."""
     try:
         return file.read_text().strip()
     except FileNotFoundError:
@@ -208,7 +208,7 @@ def _text(file: Path) -> str:
 
 
 async def _first(*waits: Any) -> None:
-    """Returns when the first of them has; the others are cancelled, unless they are futures of somebody else."""
+    """Return when the first of them has; the others are cancelled, unless they are futures of somebody else."""
     tasks = [asyncio.ensure_future(one) for one in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -237,7 +237,7 @@ class Tenants:
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begins to serve all tenants. Raises SetupError for a folder that is none."""
+        """Begin to serve all tenants. Raises SetupError for a folder that is none."""
         if not self._folder.is_dir():
             raise SetupError(f"CADRE_TENANTS={self._folder} is no folder: `cadre tenant create` makes it")
         await self._look()
@@ -256,7 +256,7 @@ class Tenants:
         return Unready(code, "no tenant can be served", all(missing.is_shared for missing in lacks))
 
     def about(self) -> dict[str, str]:
-        """How many of them can work."""
+        """Return how many of them can work."""
         ready = sum(one.unready() is None for one in self._tenants.values())
         return {"tenants": f"{ready} of {len(self._tenants) + len(self._wrong)} ready"}
 
@@ -290,7 +290,7 @@ class Tenants:
         return answer
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuses what is sent to a name of nobody, and all while it is not known whose names there are."""
+        """Refuse what is sent to a name of nobody, and all while it is not known whose names there are."""
         if self._looking is None:
             await send_problem(send, 503, "starting", f"the tenants in {self._folder.name} are not read yet")
             return
@@ -316,7 +316,7 @@ class Tenants:
                 log.warning("the tenants in %s cannot be read: %s", self._folder, error)
 
     async def _look(self) -> None:
-        """Begins, ends and changes tenants as their files say; one whose file is wrong stays as it was."""
+        """Begin, end and changes tenants as their files say; one whose file is wrong stays as it was."""
         specs = await asyncio.to_thread(self._read)
         for name in [*self._tenants]:
             spec = specs.get(name)

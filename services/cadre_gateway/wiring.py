@@ -102,7 +102,7 @@ _DAY_SECONDS = 86_400
 
 
 async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
-    """Opens the index and begins to read the journals from where it ends."""
+    """Open the index and begin to read the journals from where it ends."""
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
     states = await retry(lambda: stream_states(nc, topology), pauses=EVERY_SECOND, log=log)
@@ -242,7 +242,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     door: Access,
     options: GatewayOptions,
 ) -> tuple[list[APIRouter], Automation, RunService]:
-    """Gives each route the parts that it uses; the order is that of the API's description."""
+    """Give each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
     reach, trace_url = door.reach, read_console_settings().trace_url

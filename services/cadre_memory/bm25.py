@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 Language = Literal["english", "russian"]
 
 STEMS = importlib.util.find_spec("qdrant_edge") is not None
-"""Whether words are stemmed: only where there is a build of qdrant-edge-py for this platform."""
+"""True if words are stemmed: only where there is a build of qdrant-edge-py for this platform."""
 
 _CYRILLIC = re.compile(r"[\u0400-\u052f]")
 
 
 def encode_document(text: str) -> SparseVector:
-    """Returns the weights of a stored text. It takes 4 ms for 800 words, in which the interpreter does nothing else."""
+    """Return the weights of a stored text. It takes 4 ms for 800 words, in which the interpreter does nothing else."""
     if not STEMS:
         return unstemmed_document(text)
     return _united(_encoder(language).embed_document(part) for language, part in _by_script(text))
 
 
 def encode_query(text: str) -> SparseVector:
-    """Returns the weights of a query; they are empty when it has no words but the most common ones."""
+    """Return the weights of a query; they are empty when it has no words but the most common ones."""
     if not STEMS:
         return unstemmed_query(text)
     return _united(_encoder(language).embed_query(part) for language, part in _by_script(text))
 
 
 def _by_script(text: str) -> list[tuple[Language, str]]:
-    """Splits a text by script: a stemmer of one language leaves the words of the other as they are."""
+    """Split a text by script: a stemmer of one language leaves the words of the other as they are."""
     russian: list[str] = []
     english: list[str] = []
     for word in text.split():
@@ -62,7 +62,7 @@ _MASK = 0xFFFFFFFF
 
 
 def unstemmed_document(text: str) -> SparseVector:
-    """Returns the weights of a stored text."""
+    """Return the weights of a stored text."""
     words = Counter(_WORD.findall(text.lower()))
     relative = sum(words.values()) / _AVERAGE_LENGTH
     damping = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative)
@@ -70,12 +70,12 @@ def unstemmed_document(text: str) -> SparseVector:
 
 
 def unstemmed_query(text: str) -> SparseVector:
-    """Returns the weights of a query: 1 for each word."""
+    """Return the weights of a query: 1 for each word."""
     return sparse_vector((token_id(word), 1.0) for word in _WORD.findall(text.lower()))
 
 
 def token_id(word: str) -> int:
-    """Returns a word's id: the absolute value of its signed MurmurHash3 (32 bits, seed 0)."""
+    """Return a word's id: the absolute value of its signed MurmurHash3 (32 bits, seed 0)."""
     hashed = _murmur(word.encode())
     return min(hashed, 2**32 - hashed)
 

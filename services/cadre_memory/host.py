@@ -66,7 +66,7 @@ class MemoryHost:
         self._failed: str | None = None
 
     async def start(self) -> None:
-        """Opens the index and begins to work. Raises BusUnavailable, SetupError, IndexUnavailable."""
+        """Open the index and begin to work. Raises BusUnavailable, SetupError, IndexUnavailable."""
         platform, settings = self._platform, self._settings
         self._embedder = embedder = await open_embedder(settings)
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
@@ -120,11 +120,11 @@ class MemoryHost:
         log.info("index: %s; %s", self._backend, self._searched_by())
 
     def unready(self) -> str | None:
-        """Returns why it does not serve; None when it does."""
+        """Return why it does not serve; None when it does."""
         return self._failed or ("starting" if self._server is None else None)
 
     def about(self) -> dict[str, str]:
-        """Returns what /readyz says besides: the kind of index, and what memories are searched by."""
+        """Return what /readyz says besides: the kind of index, and what memories are searched by."""
         index = "; ".join(filter(None, (self._backend, self._replaced)))
         return {"index": index, "embeddings": self._searched_by()}
 
@@ -138,11 +138,11 @@ class MemoryHost:
         return _moment(max(before)) if before else ""
 
     async def samples(self) -> list[Sample]:
-        """Returns the queues' metrics."""
+        """Return the queues' metrics."""
         return queue_samples([queue for queues in self._queues for queue in queues.queues])
 
     async def drain(self, grace: float) -> None:
-        """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
+        """Take no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
         await asyncio.gather(*(queues.drain(grace) for queues in self._queues))
         if self._server is not None:
             await self._server.drain(grace)
@@ -170,7 +170,7 @@ class MemoryHost:
         self._queues.append(await queues.start())
 
     def _workspace_of(self, caller: Caller) -> Workspace:
-        """Opens the workspace of the caller's run, to read it."""
+        """Open the workspace of the caller's run, to read it."""
         files = NatsFileIndex(self._platform.nc, self._platform.topology)
         return WorkspaceStore(
             *(files, self._platform.blobs),
@@ -181,7 +181,7 @@ class MemoryHost:
         )
 
     def _searched_by(self) -> str:
-        """Says in words what memories are searched by."""
+        """Say in words what memories are searched by."""
         why = self._requests.degraded() if self._requests is not None else "starting"
         if self._embedder is None:
             return why
@@ -210,7 +210,7 @@ async def _open_index(settings: MemorySettings, embedder: Embedder | None) -> Me
 
 
 def schema_of(embedder: Embedder | None) -> Schema:
-    """Returns the schema of this embedder's vectors: two models never share a collection."""
+    """Return the schema of this embedder's vectors: two models never share a collection."""
     if embedder is None:
         return Schema()
     model = embedder.fingerprint
@@ -227,7 +227,7 @@ def _moment(at: float) -> str:
 
 
 def _nothing() -> None:
-    """Does nothing: no sweeper waits for a vector."""
+    """Do nothing: no sweeper waits for a vector."""
 
 
 OLDEST_SERVER = (1, 19)
@@ -237,7 +237,7 @@ OLDEST_SERVER = (1, 19)
 async def open_index(
     own: Schema, *, qdrant_url: str = "", api_key: str = "", directory: Path, prefix: str = "mem"
 ) -> MemoryIndex:
-    """Returns the index, ready to be used; `prefix` begins the names of its collections.
+    """Return the index, ready to be used; `prefix` begins the names of its collections.
 
     Raises SetupError when it cannot be used as configured, IndexUnavailable when a server does not answer (yet).
     """

@@ -70,7 +70,7 @@ class Cluster:
         self._client: httpx2.AsyncClient | None = None
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -113,7 +113,7 @@ class Cluster:
         )
 
     async def delete(self, found: Manifest) -> None:
-        """Removes this very object, and what hangs on it; one that is gone is fine."""
+        """Remove this very object, and what hangs on it; one that is gone is fine."""
         about = found["metadata"]
         body = {"propagationPolicy": "Background", "preconditions": {"uid": about["uid"]}}
         try:
@@ -137,7 +137,7 @@ class Cluster:
                 raise
 
     async def annotate(self, found: Manifest, annotations: Mapping[str, str]) -> None:
-        """Sets annotations of the object; one that is gone is fine."""
+        """Set annotations of the object; one that is gone is fine."""
         about = found["metadata"]
         try:
             await self._call(

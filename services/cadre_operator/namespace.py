@@ -98,7 +98,7 @@ class _NamespaceReader:
         self._needs_memory = False
 
     def write_models(self) -> None:
-        """Writes and checks the models."""
+        """Write and check the models."""
         for found in self._objects["Model"]:
             file = self._folder / "models" / f"{_name(found)}.yaml"
             _write(file, {**_head(found), "metadata": {"name": _name(found)}})
@@ -110,7 +110,7 @@ class _NamespaceReader:
                 self._models[_name(found)] = file
 
     def read_teams(self) -> dict[str, str]:
-        """Writes the teams' files. Returns the team of each agent that one names."""
+        """Write the teams' files. Returns the team of each agent that one names."""
         teams: dict[str, str] = {}
         known = {_name(agent) for agent in self._objects["Agent"]}
         for found in self._objects["Team"]:
@@ -141,7 +141,7 @@ class _NamespaceReader:
         return teams
 
     def read_agents(self, teams: Mapping[str, str]) -> None:
-        """Reads each agent beside its team's file and the models."""
+        """Read each agent beside its team's file and the models."""
         firsts = {_name(one) for one in self._objects["Agent"] if _first(one) == _name(one)}
         for found in self._objects["Agent"]:
             name = _first(found)
@@ -182,7 +182,7 @@ class _NamespaceReader:
         ]
 
     def read_tool_servers(self) -> None:
-        """Reads each service of tools."""
+        """Read each service of tools."""
         for found in self._objects["ToolServer"]:
             name = _name(found)
             try:

@@ -45,7 +45,7 @@ class Operator:
         self._own: list[asyncio.Task[None]] = []
 
     async def run(self, liveness: str | None) -> None:
-        """Runs until SIGTERM or SIGINT. `liveness` is the address at which it says that it is alive, if it does."""
+        """Run until SIGTERM or SIGINT. `liveness` is the address at which it says that it is alive, if it does."""
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         for kind, selector in (

@@ -228,7 +228,7 @@ class Reconciler:
         live: Objects,
         values: Values,
     ) -> list[str]:
-        """What could not be had is returned."""
+        """Return what could not be had is returned."""
         found = {(one["kind"], one["metadata"]["name"]): one for one in existing}
         versions = {key: _version(one) for key, one in found.items()}
         done = {one["metadata"]["name"] for one in jobs} | {
@@ -408,7 +408,7 @@ def _uids(live: Objects) -> set[str]:
 
 
 def _version(found: Manifest) -> Any:
-    """What changes when somebody changes the object: not with its status, where it has one."""
+    """Return what changes when somebody changes the object: not with its status, where it has one."""
     meta = found["metadata"]
     return meta.get("generation") or meta["resourceVersion"]
 

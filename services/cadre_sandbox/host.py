@@ -152,13 +152,13 @@ class SandboxHost:
         return [queues for queues in (self._queues, self._calls) if queues is not None]
 
     def unready(self) -> str | None:
-        """Why no code can be run at the moment; None when it can."""
+        """Return why no code can be run at the moment; None when it can."""
         if self._runner is None or self._calls is None:
             return "starting"
         return self._runner.unavailable
 
     def about(self) -> dict[str, str]:
-        """What /readyz says of this process, beside whether it is ready."""
+        """Return what /readyz says of this process, beside whether it is ready."""
         counts = self._runner.counts if self._runner else Counter[str]()
         served = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(counts.items()))
         return {"pool": self._settings.pool, "tier": self._sandbox.tier, "served": served or "nothing"}
@@ -201,5 +201,5 @@ async def start_sandbox(sandbox: Sandbox) -> Tier:
 
 
 def blocks_at_once(settings: SandboxSettings) -> int:
-    """How many blocks of code run at once: their time limits are of no use where they starve each other."""
+    """Return how many blocks of code run at once: their time limits are of no use where they starve each other."""
     return min(settings.concurrency or 2 * len(os.sched_getaffinity(0)), settings.sessions)

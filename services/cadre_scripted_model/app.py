@@ -26,11 +26,11 @@ class ReplySource(Protocol):
     """A source of answers: a script, a recording upstream, or cassettes."""
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
-        """Returns the answer, and writes into `line` which rule it came from."""
+        """Return the answer, and writes into `line` which rule it came from."""
         ...
 
     def reset(self) -> None:
-        """Forgets which answers were given so far."""
+        """Forget which answers were given so far."""
         ...
 
     def release(self) -> None:
@@ -142,7 +142,7 @@ _WORD = re.compile(r"\w+")
 
 
 def answer(body: object) -> dict[str, Any]:
-    """Returns the answer to a request for embeddings. Raises BadRequest."""
+    """Return the answer to a request for embeddings. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     texts = _texts(body.get("input"))
@@ -166,7 +166,7 @@ def answer(body: object) -> dict[str, Any]:
 
 
 def vector(text: str, dimensions: int = DIMENSIONS) -> list[float]:
-    """Returns the text's vector, which has length 1."""
+    """Return the text's vector, which has length 1."""
     total = [0.0] * dimensions
     for word in _WORD.findall(text.lower()) or [""]:
         digest = hashlib.shake_128(word.encode()).digest(dimensions)

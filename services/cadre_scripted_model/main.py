@@ -78,7 +78,7 @@ def command(  # noqa: PLR0913 - options
 def _source(
     mode: str, script: Path | None, cassette: Path | None, upstream: str | None
 ) -> tuple[ReplySource, str]:
-    """Returns the source of answers, and what it is in words. Raises SettingError."""
+    """Return the source of answers, and what it is in words. Raises SettingError."""
     if mode == "script":
         if script is None:
             raise SettingError("--mode script needs --script FILE")

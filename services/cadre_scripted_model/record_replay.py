@@ -95,7 +95,7 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canonical(body: dict[str, Any], secrets: Secrets | None = None) -> dict[str, Any]:
-    """Returns the request without secrets and what differs from run to run: equal for requests that ask the same."""
+    """Return the request without secrets and what differs from run to run: equal for requests that ask the same."""
     kept = {key: body[key] for key in FINGERPRINTED_KEYS if body.get(key) is not None}
     names = {made_id: f"id-{n}" for n, made_id in enumerate(_call_ids(_conversation(body)))}
     text = json.dumps(_renamed(kept, names), sort_keys=True, ensure_ascii=False)
@@ -110,7 +110,7 @@ def canonical(body: dict[str, Any], secrets: Secrets | None = None) -> dict[str,
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    """Returns `value` with every id of a tool call replaced, wherever it stands as one."""
+    """Return `value` with every id of a tool call replaced, wherever it stands as one."""
     if isinstance(value, list):
         return [_renamed(item, names) for item in value]
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 def fingerprint(request: dict[str, Any]) -> str:
-    """Returns 20 hex digits of the SHA-256 of a canonical request."""
+    """Return 20 hex digits of the SHA-256 of a canonical request."""
     return _sha(json.dumps(request, sort_keys=True))
 
 
@@ -136,11 +136,11 @@ class Cassettes:
         self._seen: dict[str, int] = {}
 
     def reset(self) -> None:
-        """Begins with the first answer to each request again."""
+        """Begin with the first answer to each request again."""
         self._seen = {}
 
     def keep(self, cassette: Cassette) -> str:
-        """Writes it as the next answer to its request; returns the name of its file."""
+        """Write it as the next answer to its request; returns the name of its file."""
         name = self._next(fingerprint(cassette.request))
         self._folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(msgspec.to_builtins(cassette), indent=1, ensure_ascii=False)
@@ -148,7 +148,7 @@ class Cassettes:
         return name
 
     def find(self, request: dict[str, Any]) -> tuple[str, Cassette] | None:
-        """Returns the next answer to this request and its file; after the last one, that again."""
+        """Return the next answer to this request and its file; after the last one, that again."""
         mark = fingerprint(request)
         self._next(mark)
         for n in range(self._seen[mark], 0, -1):
@@ -158,14 +158,14 @@ class Cassettes:
         return None
 
     def check(self) -> int:
-        """Returns how many cassettes there are. Raises SettingError when there is none, or an unreadable one."""
+        """Return how many cassettes there are. Raises SettingError when there is none, or an unreadable one."""
         count = len([_read(path) for path in self._folder.glob("*.json")])
         if not count:
             raise SettingError(f"{self._folder}: no cassettes here; make some with --mode record")
         return count
 
     def nearest(self, request: dict[str, Any]) -> str:
-        """Says where the recording most like this request differs from it first."""
+        """Say where the recording most like this request differs from it first."""
         best, where = -1, ""
         for path in sorted(self._folder.glob("*.json")):
             old, new = _conversation(_read(path).request), _conversation(request)
@@ -240,7 +240,7 @@ class Recorder:
         )
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
-        """Returns the upstream's answer as it comes, or 502 when it cannot be reached."""
+        """Return the upstream's answer as it comes, or 502 when it cannot be reached."""
         line.rule = "recording"
         path = "/chat/completions" if view.api == "chat" else "/responses"
         url = urlunsplit(self._url._replace(path=self._url.path.rstrip("/") + path))
@@ -303,11 +303,11 @@ class Recorder:
             return base64.b64encode(content).decode(), True
 
     def reset(self) -> None:
-        """Begins with the first answer to each request again."""
+        """Begin with the first answer to each request again."""
         self._cassettes.reset()
 
     def release(self) -> None:
-        """Does nothing: no answer is held."""
+        """Do nothing: no answer is held."""
 
 
 class Replayer:
@@ -318,7 +318,7 @@ class Replayer:
         self._secrets = Secrets(key)
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
-        """Returns the recorded answer, or 424 when there is none."""
+        """Return the recorded answer, or 424 when there is none."""
         request = canonical(body, self._secrets)
         found = self._cassettes.find(request)
         if found is None:
@@ -335,11 +335,11 @@ class Replayer:
         return PacedResponse(cassette.status, headers, _whole(cassette.content), line)
 
     def reset(self) -> None:
-        """Begins with the first answer to each request again."""
+        """Begin with the first answer to each request again."""
         self._cassettes.reset()
 
     def release(self) -> None:
-        """Does nothing: no answer is held."""
+        """Do nothing: no answer is held."""
 
 
 async def _whole(body: bytes) -> AsyncGenerator[bytes, None]:

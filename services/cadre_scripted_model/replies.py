@@ -49,13 +49,13 @@ def complete(reply: Reply, view: RequestView, number: int, created: int) -> Comp
 
 
 def cut_at_stop(text: str, stop: list[str]) -> str:
-    """Returns the text up to the first of the stop words."""
+    """Return the text up to the first of the stop words."""
     places = [place for word in stop if word and (place := text.find(word)) >= 0]
     return text[: min(places)] if places else text
 
 
 def completion_body(completion: Completion) -> dict[str, Any]:
-    """Returns the body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.content or None, "refusal": None}
     if completion.annotations:
         message["annotations"] = completion.annotations
@@ -66,7 +66,7 @@ def completion_body(completion: Completion) -> dict[str, Any]:
 
 
 def deltas(completion: Completion, size: int) -> Iterator[dict[str, Any]]:
-    """Yields the deltas that carry the answer, `size` characters each."""
+    """Yield the deltas that carry the answer, `size` characters each."""
     for text in slices(completion.content, size):
         yield {"content": text}
     if completion.annotations:
@@ -80,25 +80,25 @@ def deltas(completion: Completion, size: int) -> Iterator[dict[str, Any]]:
 
 
 def chunk(completion: Completion, delta: dict[str, Any], finish: str | None = None) -> bytes:
-    """Returns one delta as an event of the stream."""
+    """Return one delta as an event of the stream."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
     return _event({**_head(completion, "chat.completion.chunk"), "choices": [choice]})
 
 
 def usage_chunk(completion: Completion) -> bytes:
-    """Returns the event that ends a stream with the usage."""
+    """Return the event that ends a stream with the usage."""
     return _event({**_head(completion, "chat.completion.chunk"), "choices": [], "usage": completion.usage})
 
 
 def error_body(error: ErrorReply) -> dict[str, Any]:
-    """Returns the body of an error."""
+    """Return the body of an error."""
     kind = error.type or ("rate_limit_error" if error.status == 429 else None)
     kind = kind or ("invalid_request_error" if error.status < 500 else "server_error")
     return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
 def model_list() -> dict[str, Any]:
-    """Returns the body of the list of models: the one there is."""
+    """Return the body of the list of models: the one there is."""
     owner = f"cadre {NOT_AN_AI}"
     return {
         "object": "list",
@@ -123,7 +123,7 @@ def _event(data: dict[str, Any]) -> bytes:
 
 
 def slices(text: str, size: int) -> Iterator[str]:
-    """Yields the text in pieces of `size` characters."""
+    """Yield the text in pieces of `size` characters."""
     for start in range(0, len(text), size):
         yield text[start : start + size]
 

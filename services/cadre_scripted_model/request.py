@@ -71,7 +71,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_of(content: object) -> str:
-    """Returns the text of a message's content, which may be a string, a list of parts, or missing."""
+    """Return the text of a message's content, which may be a string, a list of parts, or missing."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -79,12 +79,12 @@ def text_of(content: object) -> str:
 
 
 def rough_tokens(text: str) -> int:
-    """Returns an estimate: four characters a token."""
+    """Return an estimate: four characters a token."""
     return -(-len(text) // 4)
 
 
 def read_request(body: object) -> RequestView:
-    """Returns what a chat completion request's JSON body says. Raises BadRequest."""
+    """Return what a chat completion request's JSON body says. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     messages = body.get("messages")
@@ -140,7 +140,7 @@ def _ending_results(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def _tool_traffic(messages: list[dict[str, Any]]) -> tuple[list[str], dict[str, list[str]]]:
-    """Returns the names called, and the texts of results by name. A result names its call by id only."""
+    """Return the names called, and the texts of results by name. A result names its call by id only."""
     called: list[str] = []
     names: dict[str, str] = {}
     results: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def _schema(response_format: object) -> dict[str, Any] | None:
 
 
 def _written(message: dict[str, Any]) -> str:
-    """Returns all that a message says, its calls included."""
+    """Return all that a message says, its calls included."""
     return text_of(message.get("content")) + _json(message.get("tool_calls"))
 
 
@@ -197,7 +197,7 @@ def _image_parts(content: object) -> int:
 
 
 def callable_by(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """Returns the schema of the arguments of each function that may be called; {} for a schema of anything else."""
+    """Return the schema of the arguments of each function that may be called; {} for a schema of anything else."""
     held = ((schema or {}).get("properties") or {}).get("function") or {}
     definitions = {"$defs": (schema or {}).get("$defs") or {}}
     found: dict[str, dict[str, Any]] = {}
@@ -211,7 +211,7 @@ def callable_by(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
 
 
 def as_native(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the messages with calls that were written as JSON, and what came of them, in their native form."""
+    """Return the messages with calls that were written as JSON, and what came of them, in their native form."""
     found: list[dict[str, Any]] = []
     for place, message in enumerate(messages):
         before, content = found[-1] if found else {}, message.get("content")
@@ -228,7 +228,7 @@ def as_native(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_text(reply: Reply) -> Reply:
-    """Returns the reply with its first call written as the schema wants it."""
+    """Return the reply with its first call written as the schema wants it."""
     call = reply.tool_calls[0]
     arguments = (
         call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)

@@ -44,7 +44,7 @@ class RequestLog:
         self._idle.set()
 
     def begin(self, view: RequestView) -> LogLine:
-        """Adds the line of a request that is open now."""
+        """Add the line of a request that is open now."""
         self._count += 1
         self._open += 1
         self._idle.clear()
@@ -61,22 +61,22 @@ class RequestLog:
         return line
 
     def end(self, line: LogLine, outcome: str) -> None:
-        """Ends an open request."""
+        """End an open request."""
         line.outcome = outcome
         self._open -= 1
         if not self._open:
             self._idle.set()
 
     def lines(self) -> list[LogLine]:
-        """Returns all lines, the oldest first."""
+        """Return all lines, the oldest first."""
         return list(self._lines)
 
     def clear(self) -> None:
-        """Forgets all lines; open requests stay open."""
+        """Forget all lines; open requests stay open."""
         self._lines.clear()
 
     async def settled(self, seconds: float) -> bool:
-        """Waits until no request is open; False when that took longer than `seconds`."""
+        """Wait until no request is open; False when that took longer than `seconds`."""
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:

@@ -15,7 +15,7 @@ _CALL, _RESULT = "function_call", "function_call_output"
 
 
 def read_responses_request(body: object) -> RequestView:
-    """Returns what a request's JSON body says. Raises BadRequest."""
+    """Return what a request's JSON body says. Raises BadRequest."""
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     given = body.get("input")
@@ -40,7 +40,7 @@ def read_responses_request(body: object) -> RequestView:
 
 
 def _check_calls(items: list[dict[str, Any]]) -> None:
-    """Raises BadRequest for a result without its call, and the other way round, in the words of the real API."""
+    """Raise BadRequest for a result without its call, and the other way round, in the words of the real API."""
     calls = {str(item.get("call_id")) for item in items if item.get("type") == _CALL}
     results = {str(item.get("call_id")) for item in items if item.get("type") == _RESULT}
     for lone in sorted(results - calls):
@@ -118,7 +118,7 @@ _FAILURE = {"code": "server_error", "message": "the response failed, as the scri
 
 
 def response_body(completion: Completion, view: RequestView) -> dict[str, Any]:
-    """Returns the body of an answer that is not streamed, which is also what ends a stream."""
+    """Return the body of an answer that is not streamed, which is also what ends a stream."""
     failed = completion.finish in (FAILED, ERROR)
     reason = _INCOMPLETE.get(completion.finish)
     status = "failed" if failed else "incomplete" if reason else "completed"
@@ -148,14 +148,14 @@ class ResponseEvents:
         self._next = 0
 
     def opening(self) -> bytes:
-        """Returns the events before the first output."""
+        """Return the events before the first output."""
         begun = _begun(self._completion, self._view)
         return self._event("response.created", response=begun) + self._event(
             "response.in_progress", response=begun
         )
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """Yields the output; texts and arguments come in pieces of `size` characters."""
+        """Yield the output; texts and arguments come in pieces of `size` characters."""
         for index, item in enumerate(_output(self._completion)):
             place = {"output_index": index, "item_id": item.get("id")}
             if item["type"] == "message":
@@ -172,7 +172,7 @@ class ResponseEvents:
                 yield self._added(index, item) + self._item_done(index, item)
 
     def ending(self) -> bytes:
-        """Returns the event that ends the stream."""
+        """Return the event that ends the stream."""
         finish = self._completion.finish
         if finish == ERROR:
             return self._event("error", **_FAILURE, param=None)

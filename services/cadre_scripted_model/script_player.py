@@ -55,7 +55,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The rule answers at most so many requests."""
 
     def patterns(self) -> dict[str, str]:
-        """Returns the regular expressions that are given, by field."""
+        """Return the regular expressions that are given, by field."""
         found = {key: getattr(self, key) for key in ("model", "user", "first", "system", "last", "tool")}
         return {key: pattern for key, pattern in found.items() if pattern is not None}
 
@@ -69,7 +69,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One reply, or a list: the nth request gets the nth, and the last one repeats."""
 
     def replies(self) -> list[Reply]:
-        """Returns the replies in order, also when there is only one."""
+        """Return the replies in order, also when there is only one."""
         return self.reply if isinstance(self.reply, list) else [self.reply]
 
 
@@ -83,7 +83,7 @@ class Script:
         self._hits = [0] * len(rules)
 
     def choose(self, view: RequestView) -> tuple[str, Reply] | None:
-        """Returns the name and the reply, not yet rendered, of the first rule that matches, and counts it."""
+        """Return the name and the reply, not yet rendered, of the first rule that matches, and counts it."""
         for index, rule in enumerate(self.rules):
             if matches(rule.match, view, self._hits[index]):
                 replies = rule.replies()
@@ -93,12 +93,12 @@ class Script:
         return None
 
     def reset(self) -> None:
-        """Begins to count anew."""
+        """Begin to count anew."""
         self._hits = [0] * len(self.rules)
 
 
 def matches(match: Match, view: RequestView, hits: int) -> bool:
-    """Returns whether a rule that has answered `hits` requests answers this one."""
+    """Return whether a rule that has answered `hits` requests answers this one."""
     return (
         (match.times is None or hits < match.times)
         and (match.turn is None or match.turn == view.turn)
@@ -115,7 +115,7 @@ _KEYS = ("rules", "context")
 
 
 def read_script(path: Path) -> Script:
-    """Returns the script in a file. Raises SettingError naming the file, the rule and the key."""
+    """Return the script in a file. Raises SettingError naming the file, the rule and the key."""
     document = read_yaml(path, SettingError)
     if not isinstance(document, dict) or not isinstance(document.get("rules"), list):
         raise SettingError(f"{path}: a script is a mapping with a list under the key 'rules'")
@@ -188,7 +188,7 @@ class BadTemplate(Exception):
 
 
 def find(text: object, pattern: str) -> str:
-    """Returns the first match of a regular expression: its group 1 if it has one. Raises BadTemplate."""
+    """Return the first match of a regular expression: its group 1 if it has one. Raises BadTemplate."""
     found = re.search(pattern, str(text), re.DOTALL | re.IGNORECASE)
     if found is None:
         raise BadTemplate(f"nothing matches {pattern!r} in {str(text)[:120]!r}")
@@ -196,7 +196,7 @@ def find(text: object, pattern: str) -> str:
 
 
 def number(text: object, pattern: str = NUMBER_PATTERN) -> int | float:
-    """Returns the number in what `find` finds; commas and underscores group digits. Raises BadTemplate."""
+    """Return the number in what `find` finds; commas and underscores group digits. Raises BadTemplate."""
     digits = find(find(text, pattern), NUMBER_PATTERN).replace(",", "").replace("_", "")
     return float(digits) if "." in digits else int(digits)
 
@@ -214,13 +214,13 @@ _environment.filters.update(number=number, find=find, fromjson=_fromjson)
 
 
 def render(value: Any, view: RequestView) -> Any:
-    """Returns `value` with every text in it rendered, at any depth. Raises BadTemplate."""
+    """Return `value` with every text in it rendered, at any depth. Raises BadTemplate."""
     names = {name: getattr(view, name) for name in view.__struct_fields__} | {"has_tool": view.has_tool}
     return _walk(value, lambda text: _rendered(text, names))
 
 
 def check(value: Any) -> None:
-    """Raises BadTemplate when a text in `value` is no template."""
+    """Raise BadTemplate when a text in `value` is no template."""
     _walk(value, _compiled)
 
 
@@ -260,7 +260,7 @@ def _rendered(text: str, names: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Returns as a plain value what filters give: marked-up text, and things to loop over."""
+    """Return as a plain value what filters give: marked-up text, and things to loop over."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Iterable):
@@ -280,7 +280,7 @@ class ScriptPlayer:
         self._release = asyncio.Event()
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
-        """Returns the reply of the first rule that matches, or the automatic one."""
+        """Return the reply of the first rule that matches, or the automatic one."""
         most = self.script.context
         if most is not None and view.tokens > most:
             line.rule = "context"
@@ -300,7 +300,7 @@ class ScriptPlayer:
         return response
 
     def reset(self) -> None:
-        """Begins the script anew."""
+        """Begin the script anew."""
         self.script.reset()
         self._release = asyncio.Event()
 
@@ -310,7 +310,7 @@ class ScriptPlayer:
 
 
 def respond_with(reply: Reply, view: RequestView, line: LogLine) -> PacedResponse:
-    """Returns the response that plays a reply: streamed if that was asked for, an error always as one JSON body."""
+    """Return the response that plays a reply: streamed if that was asked for, an error always as one JSON body."""
     status, headers = 200, {}
     if reply.error is not None:
         status, data = reply.error.status, error_body(reply.error)
@@ -328,7 +328,7 @@ def respond_with(reply: Reply, view: RequestView, line: LogLine) -> PacedRespons
 
 
 def _too_long(tokens: int, most: int) -> Reply:
-    """Returns the error of a request that exceeds the context, in the words of real endpoints."""
+    """Return the error of a request that exceeds the context, in the words of real endpoints."""
     message = (
         f"This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens."
         " Please reduce the length of the messages."
@@ -339,7 +339,7 @@ def _too_long(tokens: int, most: int) -> Reply:
 
 
 def render_reply(reply: Reply, view: RequestView) -> Reply:
-    """Returns the reply with its templates filled in. Raises BadTemplate."""
+    """Return the reply with its templates filled in. Raises BadTemplate."""
     data = render(msgspec.to_builtins(reply), view)
     if "content" in data and not isinstance(data["content"], str | None):
         data["content"] = msgspec.json.encode(data["content"]).decode()
@@ -395,7 +395,7 @@ _QUOTED = re.compile(r"(?<!\w)(?:'([^'\n]+)'|\"([^\"\n]+)\"|“([^”\n]+)”)(?
 
 
 def auto_reply(view: RequestView) -> Reply:
-    """Returns the reply to a request that no rule matches."""
+    """Return the reply to a request that no rule matches."""
     calls = [CallReply(name=name, arguments=_arguments(name, view)) for name in _due(view)]
     if calls:
         return Reply(tool_calls=calls if view.parallel else calls[:1])
@@ -406,7 +406,7 @@ def auto_reply(view: RequestView) -> Reply:
 
 
 def _due(view: RequestView) -> list[str]:
-    """Returns the names of the tools to call now."""
+    """Return the names of the tools to call now."""
     choice = view.tool_choice
     if choice == "none" or not view.tools:
         return []

@@ -76,7 +76,7 @@ class Fetcher:
         self._within = within
 
     async def fetch(self, address: str) -> FetchedPage:
-        """Returns the page at an address, following redirects. Raises PageUnavailable."""
+        """Return the page at an address, following redirects. Raises PageUnavailable."""
         try:
             async with asyncio.timeout(self._within):
                 return await self._follow(httpx2.URL(address.strip()))
@@ -97,7 +97,7 @@ class Fetcher:
         raise PageUnavailable(f"{url} is where redirects led: more than {MAX_REDIRECTS} are not followed")
 
     async def _hop(self, url: httpx2.URL) -> FetchedPage | httpx2.URL:
-        """Returns the page, or the address that it redirects to."""
+        """Return the page, or the address that it redirects to."""
         if url.scheme not in ("http", "https") or not url.host:
             raise PageUnavailable(
                 f"{str(url)!r} cannot be visited: give a whole address: http://… or https://…"
@@ -152,7 +152,7 @@ async def _read(url: httpx2.URL, response: httpx2.Response) -> FetchedPage:
 
 
 def _unpacked(data: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Returns the content, and whether that is all of it: a small answer may unpack to more than fits any memory."""
+    """Return the content, and whether that is all of it: a small answer may unpack to more than fits any memory."""
     match encoding.strip().lower():
         case "" | "identity":
             return data, True
@@ -166,7 +166,7 @@ def _unpacked(data: bytes, encoding: str) -> tuple[bytes, bool]:
 
 
 def _decompressed(data: bytes) -> tuple[bytes, bool]:
-    """Unpacks all members of a gzip file, or one deflate stream. What follows the last of them is no content."""
+    """Unpack all members of a gzip file, or one deflate stream. What follows the last of them is no content."""
     content = b""
     for _ in range(_MAX_GZIP_MEMBERS):
         unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)

@@ -119,7 +119,7 @@ async def read_output(
 
 
 def part(text: str, start: int, count: int) -> str:
-    """Returns a piece of a text with a note on what follows it."""
+    """Return a piece of a text with a note on what follows it."""
     if not text:
         return "[It is empty.]"
     if start >= len(text):
@@ -134,7 +134,7 @@ def part(text: str, start: int, count: int) -> str:
 
 
 def _text(data: bytes) -> str | None:
-    """Returns the data as text; None when it is none."""
+    """Return the data as text; None when it is none."""
     if b"\0" in data or media_type_of(data) != media_type_of(b""):
         return None
     try:

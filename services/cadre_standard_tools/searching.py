@@ -45,7 +45,7 @@ class Search(Protocol):
     """Somewhere to search."""
 
     async def search(self, query: str, limit: int) -> SearchResults:
-        """Returns `limit` results at most. Raises SearchUnavailable."""
+        """Return `limit` results at most. Raises SearchUnavailable."""
         ...
 
 
@@ -216,7 +216,7 @@ def _query_words(query: str) -> list[str]:
 
 
 def _rank(documents: list[_IndexedFile], asked: list[str]) -> list[_IndexedFile]:
-    """Returns those that have a word of the query, the best first. A rare word weighs more than a common one."""
+    """Return those that have a word of the query, the best first. A rare word weighs more than a common one."""
     average = sum(document.length for document in documents) / len(documents)
     scores = dict.fromkeys(range(len(documents)), 0.0)
     for word in asked:
@@ -232,7 +232,7 @@ def _rank(documents: list[_IndexedFile], asked: list[str]) -> list[_IndexedFile]
 
 
 def _snippet(document: _IndexedFile, asked: list[str]) -> str:
-    """Returns the paragraph with most of the words, cut so that the first of them is in sight."""
+    """Return the paragraph with most of the words, cut so that the first of them is in sight."""
     if not document.paragraphs:
         return ""
     best = max(document.paragraphs, key=lambda paragraph: len(set(asked) & set(_words(paragraph))))
@@ -245,7 +245,7 @@ def _snippet(document: _IndexedFile, asked: list[str]) -> str:
 
 
 def search_of(setting: str) -> Search:
-    """Returns the search that `CADRE_SEARCH` names. Raises SettingError."""
+    """Return the search that `CADRE_SEARCH` names. Raises SettingError."""
     kind, _, place = setting.partition(":")
     if kind == "folder" and place:
         return FolderSearch(Path(place))

@@ -39,7 +39,7 @@ async def visit_webpage(url: str) -> str:
 
 
 def page_text(asked: str, page: FetchedPage) -> str:
-    """Returns a page as the model reads it. Raises PageUnavailable for one that is no text."""
+    """Return a page as the model reads it. Raises PageUnavailable for one that is no text."""
     if page.content_type in _HTML:
         text = to_markdown(page.data, page.url, page.charset)
     elif _is_text(page.content_type):
@@ -88,7 +88,7 @@ _UNREADABLE = "script, style, noscript, template, svg, iframe, canvas, object, b
 
 
 def to_markdown(html: bytes, url: str, charset: str | None = None) -> str:
-    """Returns title, headings, lists, tables, code, and links as whole addresses. Scripts and styles are left out.
+    """Return title, headings, list, tables, code, and links as whole addresses. Scripts and styles are left out.
 
     `charset` is what the server says; else the page itself is asked. Never raises for what a page holds.
     """

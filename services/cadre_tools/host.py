@@ -52,7 +52,7 @@ class ToolHost:
         self._is_draining = False
 
     async def start(self) -> None:
-        """Begins to work, then says so in the registry. Raises BusUnavailable, SetupError."""
+        """Begin to work, then says so in the registry. Raises BusUnavailable, SetupError."""
         platform, topology = self._platform, self._platform.topology
         settings = platform.settings
         self._effects = effects = NatsEffects(platform.nc, topology)
@@ -73,7 +73,7 @@ class ToolHost:
         ]
 
     async def _serve(self, tool: AnyTool) -> None:
-        """Takes the calls of the tool; of one that is served already, as it is now. Raises SetupError."""
+        """Take the calls of the tool; of one that is served already, as it is now. Raises SetupError."""
         platform, topology = self._platform, self._platform.topology
         settings, in_hand = platform.settings, self._in_hand
         served = self._served.get(tool.name)
@@ -107,7 +107,7 @@ class ToolHost:
         await self._platform.registry.announce(presences, part="tools")
 
     async def _renew(self) -> None:
-        """Serves the tools that the MCP servers have now, and no others."""
+        """Serve the tools that the MCP servers have now, and no others."""
         async with self._renewing:
             if self._is_draining:
                 return
@@ -132,7 +132,7 @@ class ToolHost:
         return [one.queues for one in self._served.values() if one.queues is not None]
 
     def unready(self) -> str | None:
-        """Returns why no calls are taken yet; None when they are."""
+        """Return why no calls are taken yet; None when they are."""
         if not all(tool.name in self._served for tool in self._tools):
             return "starting"
         troubles = [
@@ -141,11 +141,11 @@ class ToolHost:
         return "; ".join(troubles) or None
 
     async def samples(self) -> list[Sample]:
-        """Returns the queues' metrics."""
+        """Return the queues' metrics."""
         return queue_samples([queue for one in self._queues() for queue in one.queues])
 
     async def drain(self, grace: float) -> None:
-        """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
+        """Take no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
         self._is_draining = True
         await asyncio.gather(*(queue.drain(grace) for queue in self._queues()))
         for server in self._servers:

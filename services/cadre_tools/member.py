@@ -92,14 +92,14 @@ def command(
 
 
 def _read_file(file: Path) -> AgentSpec:
-    """Raises SpecError."""
+    """Raise SpecError."""
     if not file.is_file():
         raise SpecError("there is no such file", files=(file,))
     return read_agent(file)
 
 
 def serve(spec: AgentSpec, folder: Path, settings: Settings) -> None:
-    """Serves the agent and the tools that its kind brings, until told to stop; paths in its file are relative to the
+    """Serve the agent and the tools that its kind brings, until told to stop; paths in its file are relative to the
     folder. Raises SetupError, and SystemExit with the status of a process that could not go on."""
     facts = facts_of(spec)
     if not facts.tools and not facts.serves_pools:
@@ -129,7 +129,7 @@ def _spec_of_function(
     description: str | None,
     **others: Any,
 ) -> AgentSpec:
-    """Raises SpecError."""
+    """Raise SpecError."""
     if others["workspace"] is not None or others["permissions"] != "ask":
         raise SpecError("--workspace and --permissions are said of a program of --acp")
     source, _, main = function.rpartition(":")
@@ -160,7 +160,7 @@ def _spec_of(
     permissions: Permissions,
     timeout: str,
 ) -> AgentSpec:
-    """Raises SpecError."""
+    """Raise SpecError."""
     first = Path(program.split()[0]).stem if program.split() else ""
     spec: dict[str, Any] = {
         "description": description or f"{first}: does whole tasks by itself, in a workspace of its own.",
@@ -175,7 +175,7 @@ def _spec_of(
 def _spec_on_nats(
     who: str, name: str | None, description: str | None, timeout: str, **others: Any
 ) -> AgentSpec:
-    """Raises SpecError."""
+    """Raise SpecError."""
     agent, _, rest = who.partition("/")
     owner, _, session = rest.partition("/")
     if others["workspace"] is not None or others["permissions"] != "ask":

@@ -101,7 +101,7 @@ class Tracer:
         self._queues: ShardQueues[JournalQueue] | None = None
 
     async def start(self) -> None:
-        """Begins to follow the journals. Raises BusUnavailable, SetupError."""
+        """Begin to follow the journals. Raises BusUnavailable, SetupError."""
         self._exporter.start()
         platform, topology = self._platform, self._platform.topology
         limiter = FairLimiter(AT_ONCE, queues=topology.shards)
@@ -112,13 +112,13 @@ class Tracer:
         log.info("traces go to %s", self._settings.endpoint)
 
     def unready(self) -> str | None:
-        """Returns why no spans are exported at the moment; None when they are."""
+        """Return why no spans are exported at the moment; None when they are."""
         if not self._exporter.is_running:
             return "exporting has stopped"
         return None if self._queues is not None else "starting"
 
     def about(self) -> dict[str, str]:
-        """Returns what /readyz says besides: how many spans have arrived, and how the receiver is."""
+        """Return what /readyz says besides: how many spans have arrived, and how the receiver is."""
         return {
             "exported": str(self._exporter.exported),
             "refused": str(self._exporter.refused),
@@ -126,7 +126,7 @@ class Tracer:
         }
 
     async def samples(self) -> list[Sample]:
-        """Returns the metrics of its queues and of the exported spans."""
+        """Return the metrics of its queues and of the exported spans."""
         spans = {"exported": self._exporter.exported, "refused": self._exporter.refused}
         return [
             *queue_samples(self._queues.queues if self._queues is not None else []),
@@ -135,7 +135,7 @@ class Tracer:
         ]
 
     async def drain(self, grace: float) -> None:
-        """Exports what the journals hold by now. What the receiver does not take in time goes back to the streams; for
+        """Export what the journals hold by now. What the receiver does not take in time goes back to the streams; for
         one that is known to be down nothing waits."""
         until = time.monotonic() + grace
         try:
@@ -151,7 +151,7 @@ class Tracer:
         await self._exporter.stop()
 
     async def _reach_the_end(self) -> None:
-        """Exports all that the journals hold now: a deployment that is stopped may lose them next."""
+        """Export all that the journals hold now: a deployment that is stopped may lose them next."""
         if self._queues is None or not self._platform.nc.is_connected:
             return
         left = [(queue, await queue.hurry()) for queue in self._queues.queues]
@@ -161,7 +161,7 @@ class Tracer:
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def handle(self, delivery: NatsDelivery) -> None:
-        """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
+        """Ack once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
         try:
             if self._platform.topology.is_lifecycle(delivery.subject):
                 self._take_lifecycle(delivery)
@@ -252,7 +252,7 @@ class Projections:
         self._held = Recent[str, _FoldedRun](MAX_RUNS_WITH_CONTENT if content else MAX_RUNS)
 
     async def spans(self, stored: Stored, *, patient: bool = True) -> list[SpanRecord]:
-        """Returns the spans that end with this entry: the same ones whenever and wherever they are asked for.
+        """Return the spans that end with this entry: the same ones whenever and wherever they are asked for.
 
         Raises BusUnavailable, with `patient` also while entries before this one cannot be read yet.
         """
@@ -270,7 +270,7 @@ class Projections:
             return held.apply(stored)
 
     def forget_tree(self, tree: str) -> None:
-        """Forgets the runs of a tree that was erased."""
+        """Forget the runs of a tree that was erased."""
         for run in [run for run, held in self._held.items() if held.projection.tree == tree]:
             del self._held[run]
 
@@ -283,7 +283,7 @@ class Projections:
         return Projection(entry.tree, entry.run, content=self._content)
 
     async def _catch_up(self, held: _FoldedRun, stored: Stored) -> None:
-        """Applies the entries before this one; their spans are exported by the tracers that were delivered those."""
+        """Apply the entries before this one; their spans are exported by the tracers that were delivered those."""
         entry = stored.entry
         for one in await self._journals.read_run(entry.tree, entry.run, held.seq):
             if one.seq >= stored.seq:
@@ -348,12 +348,12 @@ class Exporter:
         self._warned = ""
 
     def start(self) -> None:
-        """Begins to send, in a task of its own."""
+        """Begin to send, in a task of its own."""
         self._task = asyncio.create_task(self._run(), name="exporter")
         self._task.add_done_callback(_log_failure)
 
     async def export(self, spans: list[SpanRecord]) -> None:
-        """Returns when the receiver has the spans, or has refused them for good."""
+        """Return when the receiver has the spans, or has refused them for good."""
         now, loop = time.monotonic(), asyncio.get_running_loop()
         items = [
             _Item(spans[at : at + self._batch], loop.create_future(), now)
@@ -366,11 +366,11 @@ class Exporter:
 
     @property
     def is_running(self) -> bool:
-        """Whether batches are being sent: not before `start`, and not after an error of this program."""
+        """Return whether batches are being sent: not before `start`, and not after an error of this program."""
         return self._task is not None and not self._task.done()
 
     async def stop(self) -> None:
-        """Ends the sending; what still waits is not sent."""
+        """End the sending; what still waits is not sent."""
         self._sender.close()
         if self._task is not None:
             self._task.cancel()

@@ -53,7 +53,7 @@ class Journal(Protocol):
         ends_timer: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
-        """Appends if the last entry of the run still is the one at `fence` (0: none).
+        """Append if the last entry of the run still is the one at `fence` (0: none).
 
         `before` is the hash of that last entry, "" when it has none. `ends_timer` removes that timer of the run in
         the same write. `meanwhile` is called once, with the entry
@@ -67,7 +67,7 @@ class Bus(Protocol):
     """At-least-once delivery of messages to whoever they are for."""
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
-        """Stores the message for its receiver.
+        """Store the message for its receiver.
 
         `to` is the agent whose inbox a ToolResult, Report or Cancel is for. Whoever asks a model for a run hears of
         its Cancel at once (`hints.cancel_hint`), which may be lost.
@@ -81,7 +81,7 @@ class Bus(Protocol):
         ...
 
     async def pass_on(self, delivery: "Delivery", record: Record, slot: int) -> None:
-        """Stores a record once more, in the queue of another revision of its agent; doing so twice stores it once, for
+        """Store a record once more, in the queue of another revision of its agent; doing so twice stores it once, for
         as long as the server remembers. Raises RetryableError."""
         ...
 
@@ -97,7 +97,7 @@ class Bus(Protocol):
         ...
 
     async def interrupt(self, tree: str, run: str) -> None:
-        """Tells whoever works for the run at this moment that it has ended; it may be lost."""
+        """Tell whoever works for the run at this moment that it has ended; it may be lost."""
         ...
 
     async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
@@ -141,7 +141,7 @@ class QueuedCalls(Protocol):
     """Messages that an agent has sent to queues and that are not settled, as far as the queues show."""
 
     async def behind(self, queue: CallQueue, shard: int, after: int) -> list[QueuedMessage]:
-        """Returns some messages of this agent, oldest first, behind the sequence `after` and behind what is settled; []
+        """Return some messages of this agent, oldest first, behind the sequence `after` and behind what is settled; []
         when there are no more. Some of them may be settled. Raises BusUnavailable."""
         ...
 
@@ -154,7 +154,7 @@ class Delivery(Protocol):
 
     @property
     def address(self) -> Address:
-        """What the subject says."""
+        """Return what the subject says."""
         ...
 
     @property
@@ -167,12 +167,12 @@ class Delivery(Protocol):
 
     @property
     def seq(self) -> int:
-        """Where the message lies in its stream."""
+        """Return where the message lies in its stream."""
         ...
 
     @property
     def origin(self) -> int:
-        """Where the message lay first, if it was passed on from another queue of the stream; else `seq`."""
+        """Return where the message lay first, if it was passed on from another queue of the stream; else `seq`."""
         ...
 
     @property
@@ -183,11 +183,11 @@ class Delivery(Protocol):
     async def ack(self) -> None: ...
 
     async def nak(self, delay: float = 0.0) -> None:
-        """Hands the message back, to be delivered again after `delay` seconds."""
+        """Hand the message back, to be delivered again after `delay` seconds."""
         ...
 
     async def term(self, reason: str) -> None:
-        """Gives the message up: it is never delivered again, and kept as a dead letter with the reason."""
+        """Give the message up: it is never delivered again, and kept as a dead letter with the reason."""
         ...
 
 
@@ -195,11 +195,11 @@ class Blobs(Protocol):
     """Content-addressed storage of anything too large for a message."""
 
     async def put(self, data: bytes) -> str:
-        """Returns `blob:<sha256>`; putting the same bytes again stores nothing."""
+        """Return `blob:<sha256>`; putting the same bytes again stores nothing."""
         ...
 
     async def get(self, ref: str) -> bytes:
-        """Raises BlobMissing."""
+        """Raise BlobMissing."""
         ...
 
 
@@ -217,16 +217,16 @@ class Effects(Protocol):
     """Who runs a call with effects, and what came of it: at most one claim and one result per call."""
 
     async def read(self, claim: EffectClaim) -> Effect | None:
-        """What stands in the place of this claim at this moment; None when nobody has claimed the call. Raises
+        """Return what stands in the place of this claim at this moment; None when nobody has claimed the call. Raises
         BusUnavailable, UnreadableMessage."""
         ...
 
     async def claim(self, claim: EffectClaim) -> int:
-        """Returns the sequence of the claim. Raises Fenced when the call is claimed already, RetryableError."""
+        """Return the sequence of the claim. Raises Fenced when the call is claimed already, RetryableError."""
         ...
 
     async def settle(self, settled: EffectResult) -> None:
-        """Stores the result of the claim at `claim_seq`.
+        """Store the result of the claim at `claim_seq`.
 
         Raises Fenced when the claim has a result already, RetryableError, TooLarge.
         """
@@ -250,7 +250,7 @@ class Peers(Protocol):
     """The processes that run the same tools."""
 
     async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:
-        """What that process says about a call it had claimed: whether its result is still to come.
+        """Return what that process says about a call it had claimed: whether its result is still to come.
 
         False as well when there is no such process; None when it does not answer. Raises BusUnavailable.
         """
@@ -289,15 +289,15 @@ class QuarantineStore(Protocol):
     """Keeps the records of suspects where they survive the processes that handle them."""
 
     async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
-        """Returns the record and its fence, never stale; None when there is none. Raises RetryableError."""
+        """Return the record and its fence, never stale; None when there is none. Raises RetryableError."""
         ...
 
     async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
-        """Replaces the record at `fence` (0: there is none); returns the new fence. Raises Fenced, RetryableError."""
+        """Replace the record at `fence` (0: there is none); returns the new fence. Raises Fenced, RetryableError."""
         ...
 
     async def clear(self, tree: str, seq: int) -> None:
-        """Removes the record, if there is one. Raises RetryableError."""
+        """Remove the record, if there is one. Raises RetryableError."""
         ...
 
 
@@ -347,7 +347,7 @@ class FileIndex(Protocol):
         ...
 
     async def write(self, record: WorkspaceFile, fence: int) -> int:
-        """Puts a version in the place of the one at `fence` (0: there is none); returns the new fence.
+        """Put a version in the place of the one at `fence` (0: there is none); returns the new fence.
 
         Raises Fenced, RetryableError.
         """
@@ -386,7 +386,7 @@ class TurnTakingModel(Model, Protocol):
     """A model whose requests may wait for others before they are sent."""
 
     async def complete_in_turn(self, request: ModelRequest, on_text: OnText, confirm: Confirm) -> ModelReply:
-        """Does as `complete`, and awaits `confirm` when the request's turn has come."""
+        """Do as `complete`, and awaits `confirm` when the request's turn has come."""
         ...
 
 

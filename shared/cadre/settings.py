@@ -148,7 +148,7 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def ways(self) -> frozenset[str]:
-        """How people and programs say who they are; empty: nobody is asked."""
+        """Return how people and programs say who they are; empty: nobody is asked."""
         return frozenset(self.auth.split(",")).intersection(_AUTH_WAYS)
 
     def hosts(self) -> list[str]:
@@ -182,7 +182,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
     client_key: str | None = None
     client_certificate: str | None = None
     content: bool = False
-    """Whether spans hold what people, models and tools wrote."""
+    """True if spans hold what people, models and tools wrote."""
     attributes: dict[str, str] = {}
     """Attributes of every resource."""
     sampler: str = _SAMPLERS[0]
@@ -241,12 +241,12 @@ def read_settings(**options: object) -> Settings:
 
 
 def read_http_bounds() -> HttpBounds:
-    """What this process takes in over HTTP. Raises SettingError."""
+    """Return what this process takes in over HTTP. Raises SettingError."""
     return read(HttpBounds, "CADRE_HTTP_")
 
 
 def read_access_settings(**options: object) -> AccessSettings:
-    """Whom the gateway lets in. Raises SettingError."""
+    """Return whom the gateway lets in. Raises SettingError."""
     return read(AccessSettings, "CADRE_", **options)
 
 
@@ -292,7 +292,7 @@ def read_metrics_settings() -> MetricsSettings:
 
 
 def _receiver(signal: str) -> dict[str, Any]:
-    """Where a signal goes. Raises SettingError."""
+    """Return where a signal goes. Raises SettingError."""
     endpoint = _otlp(signal, "ENDPOINT", path=f"/v1/{signal.lower()}")
     compression, protocol = _otlp(signal, "COMPRESSION") or "none", _otlp(signal, "PROTOCOL")
     if endpoint and not endpoint.startswith(("http://", "https://")):
@@ -371,7 +371,7 @@ def read_doors() -> frozenset[str]:
 
 
 def read_secret(variable: str) -> str:
-    """Reads a secret where it is used; it is kept nowhere else."""
+    """Read a secret where it is used; it is kept nowhere else."""
     return os.environ.get(variable, "")
 
 
@@ -383,12 +383,12 @@ def api_server_of_pod() -> str:
 
 
 def debugging() -> bool:
-    """Whether errors are shown with their traceback: `CADRE_DEBUG` is set to anything but 0."""
+    """Return whether errors are shown with their traceback: `CADRE_DEBUG` is set to anything but 0."""
     return os.environ.get("CADRE_DEBUG", "0") not in ("", "0")
 
 
 def colourless() -> bool:
-    """Whether output is to be without colours: `NO_COLOR` is set to anything (no-color.org)."""
+    """Return whether output is to be without colours: `NO_COLOR` is set to anything (no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
@@ -403,7 +403,7 @@ def gateway_key() -> str:
 
 
 def use_gateway_key(key: str) -> None:
-    """Sets the key that this process tells the gateway."""
+    """Set the key that this process tells the gateway."""
     os.environ["CADRE_API_KEY"] = key
 
 
@@ -411,7 +411,7 @@ _preferred: list[str] = []
 
 
 def prefer_nats(url: str) -> None:
-    """Sets the NATS server of this process, unless the environment names one."""
+    """Set the NATS server of this process, unless the environment names one."""
     if "CADRE_NATS_URL" not in os.environ:
         os.environ["CADRE_NATS_URL"] = url
         _preferred.append(url)

@@ -82,8 +82,9 @@ def _sections(written: Any, below: str = "") -> Iterator[tuple[type[msgspec.Stru
 
 
 def sections_at(data: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """What stands at a place of a document as `known_keys` names it, each with its own place; items of a list have
-    the list's."""
+    """Yield what stands at a place of a document as `known_keys` names it, each with its own place; items of a list
+    have the list's.
+    """
     found = [("", data)]
     for key in filter(None, place.split(".")):
         below = [item for at, many in found for item in _items(at, many)]

@@ -53,7 +53,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     user: str = ""
     """The person whose key it is: it starts runs in their name, and decides in it."""
     own: bool = False
-    """Whether it reaches that person's runs and memories alone."""
+    """True if it reaches that person's runs and memories alone."""
     agents: list[str] = []
     """Only runs of these agents, and what is below them."""
     teams: list[str] = []
@@ -68,7 +68,7 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         check_length("expires_in", self.expires_in)
 
     def check(self) -> None:
-        """Raises a 422 problem."""
+        """Raise a 422 problem."""
         for what, text in (("name", self.name), ("user", self.user or "-")):
             if not (0 < len(text.strip()) <= _MAX_NAME_CHARS and text.isprintable()):
                 raise invalid(f"{what}: write 1 to {_MAX_NAME_CHARS} printable characters")
@@ -90,7 +90,7 @@ class ApiKeys:
     admin_key: str = ""
     """A token that is an administrator's, from the gateway's own settings; "" for none."""
     accepted: bool = True
-    """Whether keys count; else nothing does but what a provider vouches for."""
+    """True if keys count; else nothing does but what a provider vouches for."""
     renewal: SessionRenewal | None = None
     """Asks the provider that people sign in by whether it still vouches for them; None without one."""
     _known: dict[str, ApiKey] = field(default_factory=dict)
@@ -100,8 +100,9 @@ class ApiKeys:
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def caller(self, token: str) -> Principal | None:
-        """Who has this token; None when nobody does (any more). Raises a 403 problem for whom the provider grants
-        nothing any more."""
+        """Return who has this token; None when nobody does (any more). Raises a 403 problem for whom the provider
+        grants nothing any more.
+        """
         if self.accepted and self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
             return _OF_SETTINGS
         shape = _TOKEN.fullmatch(token)
@@ -129,7 +130,7 @@ class ApiKeys:
         return caller_with(key) if self._counts(key) else "expired"
 
     async def make(self, wanted: KeyBody, by: str) -> MadeKey:
-        """Makes a key and returns it with its token, which nobody can read again. Raises a 422 problem."""
+        """Make a key and return it with its token, which nobody can read again. Raises a 422 problem."""
         wanted.check()
         if not self.accepted:
             raise invalid(
@@ -141,7 +142,7 @@ class ApiKeys:
         return await self._store(fields, by, expires_at)
 
     async def sign_in(self, caller: Principal, refresh: str = "") -> MadeKey:
-        """Makes the short-lived key that a browser keeps as its cookie; it may what the caller may, and no longer. With
+        """Make the short-lived key that a browser keeps as its cookie; it may what the caller may, and no longer. With
         the refresh token of a provider it is renewed until its end."""
         now = self.clock.now()
         for one in [key for key in self._known.values() if key.parent and not self._counts(key)]:
@@ -160,7 +161,7 @@ class ApiKeys:
         return await self._store(fields, caller.name, ends, refresh)
 
     async def sign_out(self, token: str) -> None:
-        """Ends the sign-in with this token, if it is one's."""
+        """End the sign-in with this token, if it is one's."""
         caller = await self.caller(token)
         if caller is not None and (key := self._known.get(caller.key)) is not None and key.parent:
             await self.revoke(caller.key)
@@ -184,7 +185,7 @@ class ApiKeys:
         return _view(found)
 
     def _counts(self, key: ApiKey) -> bool:
-        """Whether the key has not expired, and neither has the one that it was made with."""
+        """Return whether the key has not expired, and neither has the one that it was made with."""
         if key.expires_at is not None and key.expires_at <= self.clock.now():
             return False
         if key.parent.startswith(OF_PROVIDER):

@@ -78,7 +78,7 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None = None
 
     def matches(self, entry: AuditEntry) -> bool:
-        """Whether the entry is to be shown."""
+        """Return whether the entry is to be shown."""
         return (
             (self.until is None or entry.at < self.until)
             and (self.who is None or entry.who == self.who)
@@ -99,7 +99,7 @@ class AuditTrail:
     async def record(
         self, scope: Scope, action: str, variables: dict[str, str], caller: Principal, status: int
     ) -> None:
-        """Writes down what was asked for and how it is about to be answered."""
+        """Write down what was asked for and how it is about to be answered."""
         named = caller.name or utf8(Headers(scope=scope).get("cadre-user")) or ""
         detail: dict[str, str] = scope["state"].get("audit", {})
         entry = AuditEntry(
@@ -116,7 +116,7 @@ class AuditTrail:
         await self.stored.append(entry)
 
     async def note_decision(self, caller: Principal, by: str, call: str, source: str) -> None:
-        """Writes down that somebody has decided on a call by another way than HTTP."""
+        """Write down that somebody has decided on a call by another way than HTTP."""
         entry = AuditEntry(
             at=self.clock.now(),
             action="approval.decide",
@@ -156,5 +156,5 @@ def leave_out(request: Request) -> None:
 
 
 def note(request: Request, **detail: str) -> None:
-    """Says more of this request in the audit trail. No secret, task or argument belongs there."""
+    """Say more of this request in the audit trail. No secret, task or argument belongs there."""
     request.state.audit = detail

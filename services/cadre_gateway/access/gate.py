@@ -109,7 +109,7 @@ class Access:
             raise
 
     async def check(self, caller: Principal, rule: RouteRule, variables: dict[str, str]) -> None:
-        """Raises a 403 problem for what the caller may not do, a 404 one for runs that they do not reach."""
+        """Raise a 403 problem for what the caller may not do, a 404 one for runs that they do not reach."""
         if not caller.may(rule.right):
             roles = ", ".join(sorted(caller.roles))
             raise Problem(
@@ -156,7 +156,7 @@ class Gate:
         await answer(scope, receive, _Answering(self._access, scope, send, rule, variables))
 
     async def _admit(self, scope: Scope, rule: RouteRule, variables: dict[str, str]) -> None:
-        """Finds out who asks, and whether they may do what they ask for. Raises a problem."""
+        """Find out who asks, and whether they may do what they ask for. Raises a problem."""
         headers, access = Headers(scope=scope), self._access
         if access.keys is None or access.hosts:
             check_host(headers, access.hosts)
@@ -241,7 +241,7 @@ class _Answering:
 
 
 async def _refuse(kind: str, receive: Receive, send: Send) -> None:
-    """Answers whatever is no HTTP request, as nothing here checks who sends it. A WebSocket is closed before it opens,
+    """Answer whatever is no HTTP request, as nothing here checks who sends it. A WebSocket is closed before it opens,
     which its server answers with 403."""
     if kind == "websocket":
         await receive()
@@ -272,7 +272,7 @@ def host_name(headers: Headers) -> str:
 
 
 def check_host(headers: Headers, allowed: frozenset[str]) -> None:
-    """Raises a 421 problem for a `Host` that is neither an address, nor a private name, nor one of `allowed`.
+    """Raise a 421 problem for a `Host` that is neither an address, nor a private name, nor one of `allowed`.
 
     Where nobody is asked who they are, a name that an attacker points at the gateway's address (DNS rebinding) would
     have the pages of that name do here what they like.
@@ -319,7 +319,7 @@ class RateLimits:
         """What each has left, and when that was counted."""
 
     def check_rate(self, caller: Principal) -> None:
-        """Counts a request. Raises a 429 problem when there were too many."""
+        """Count a request. Raises a 429 problem when there were too many."""
         if caller.key:
             account, rate = caller.account or caller.key, caller.rate or self._default_rate
             self._take(
@@ -327,13 +327,13 @@ class RateLimits:
             )
 
     def check_start(self, caller: Principal) -> None:
-        """Counts a run that is begun. Raises a 429 problem when there were too many."""
+        """Count a run that is begun. Raises a 429 problem when there were too many."""
         if caller.key and (runs := caller.runs_per_day) is not None:
             account = caller.account or caller.key
             self._take(f"runs {account}", runs / _DAY_SECONDS, runs, f"{runs} runs a day")
 
     def check_stranger(self, source: str) -> None:
-        """Counts a request whose key is none. Raises a 429 problem when there were too many from that address."""
+        """Count a request whose key is none. Raises a 429 problem when there were too many from that address."""
         self._take(f"wrong {source}", 1 / _WRONG_SECONDS, MAX_WRONG_KEYS, "tries with keys that are none")
 
     def _take(self, name: str, rate: float, most: float, what: str) -> None:

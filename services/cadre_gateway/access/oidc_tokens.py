@@ -43,7 +43,7 @@ class ProviderTokens:
     count."""
 
     def __init__(self, settings: OidcSettings, keys: SigningKeys) -> None:
-        """Raises SettingError."""
+        """Raise SettingError."""
         self.keys = keys
         self._settings = settings
         self._grants = settings.read_grants()

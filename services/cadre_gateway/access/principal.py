@@ -64,16 +64,16 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scoped(self) -> bool:
-        """Whether it reaches some agents only."""
+        """Return whether it reaches some agents only."""
         return bool(self.agents or self.teams)
 
     @property
     def sees_all(self) -> bool:
-        """Whether there is no run or memory that it does not reach."""
+        """Return whether there is no run or memory that it does not reach."""
         return not (self.own or self.scoped)
 
     def may(self, right: Right) -> bool:
-        """Whether one of its roles may do this."""
+        """Return whether one of its roles may do this."""
         return right == "public" or any(right in RIGHTS[role] for role in self.roles)
 
     @property
@@ -112,7 +112,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(wanted, user=self.starts_for(wanted.agent, wanted.user))
 
     def check_selection(self, selected: Selection) -> None:
-        """Raises a 403 problem for memories that are not all the caller's own."""
+        """Raise a 403 problem for memories that are not all the caller's own."""
         if self.scoped:
             raise Problem(403, "out-of-scope", "a key for some agents or teams does not reach memories")
         if self.own and selected.user != self.user:
@@ -160,6 +160,6 @@ def caller_of_rights(name: str, key: str, rights: ApiKey | Rights) -> Principal:
 
 
 def caller_of(request: Request) -> Principal:
-    """Who sent this request, as the gate has found."""
+    """Return who sent this request, as the gate has found."""
     found: Principal = request.state.caller
     return found

@@ -105,7 +105,7 @@ def own_path(wanted: str) -> str:
 
 
 def as_page(problem: Problem) -> str:
-    """What people read whose sign-in has failed."""
+    """Return what people read whose sign-in has failed."""
     from html import escape
 
     return (
@@ -115,7 +115,7 @@ def as_page(problem: Problem) -> str:
 
 
 def _derive(secret: str, purpose: str) -> str:
-    """What others read says nothing of the secret, and nothing of what it is for otherwise."""
+    """Return what others read says nothing of the secret, and nothing of what it is for otherwise."""
     return _base64url(hmac.digest(secret.encode(), purpose.encode(), sha256))
 
 

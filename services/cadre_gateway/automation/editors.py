@@ -86,11 +86,11 @@ class ScheduleEditor(Resource[ScheduleSpec, ScheduleState, ScheduleView]):
         await self.alarms.clear(name)
 
     async def pause(self, name: str) -> ScheduleView:
-        """Pauses a schedule. Raises a 404 problem."""
+        """Pause a schedule. Raises a 404 problem."""
         return await self.change(name, lambda state: paused(state, True, self.clock.now()))
 
     async def resume(self, caller: Principal, name: str) -> ScheduleView:
-        """Resumes a schedule; one whose maker may not start its runs any more goes on with the caller's rights. Raises
+        """Resume a schedule; one whose maker may not start its runs any more goes on with the caller's rights. Raises
         a 403 or 404 problem."""
         found = await self.read(name)
         maker = found.maker
@@ -107,7 +107,7 @@ class ScheduleEditor(Resource[ScheduleSpec, ScheduleState, ScheduleView]):
         return await self.change(name, resumed)
 
     async def run(self, caller: Principal, name: str, key: str | None) -> str:
-        """Starts a run of the schedule with the caller's rights at once, whatever its overlap policy, and returns its
+        """Start a run of the schedule with the caller's rights at once, whatever its overlap policy, and returns its
         id; the same `key` of the same caller starts one. Raises a problem when it cannot be started."""
         found = await self.read(name)
         check_start(caller, found.spec)
@@ -132,7 +132,7 @@ class ScheduleEditor(Resource[ScheduleSpec, ScheduleState, ScheduleView]):
             raise invalid(str(error)) from error
 
     async def _check_started(self, name: str, run: str) -> None:
-        """Raises a problem when the run, which was decided, could not be started."""
+        """Raise a problem when the run, which was decided, could not be started."""
         state = await self.read(name)
         refused = next((one for one in state.outcomes if one.run == run and one.outcome == "failed"), None)
         if refused is not None:
@@ -169,7 +169,7 @@ def _tick_view(tick: TickOutcome, is_owed: bool) -> TickView:
 
 
 def _check_task(spec: ScheduleSpec, now: float) -> None:
-    """Raises a 422 problem when the task of a tick cannot be rendered."""
+    """Raise a 422 problem when the task of a tick cannot be rendered."""
     try:
         owed_start(new_schedule(spec, now), now, 1)
     except SpecError as error:
@@ -209,7 +209,7 @@ class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
         self.budgets.forget()
 
     async def look_after(self) -> None:
-        """Tells notices of budgets that are nearly or wholly used up, for ever."""
+        """Tell notices of budgets that are nearly or wholly used up, for ever."""
         while True:
             try:
                 for meter in await self.budgets.meters():
@@ -219,7 +219,7 @@ class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def tell(self, meter: BudgetMeter) -> None:
-        """Puts deliveries on their way for what no gateway has told in this window."""
+        """Put deliveries on their way for what no gateway has told in this window."""
         spec, now = meter.spec, self.budgets.clock.now()
         due = [one for use in meter.uses.values() for one in budget_happenings(spec, meter.window, use, now)]
         if not due:

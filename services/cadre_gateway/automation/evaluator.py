@@ -57,7 +57,7 @@ class Evaluator:
         return answer.task
 
     async def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         async with self._turn:
             await self._end()
 

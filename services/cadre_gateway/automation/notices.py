@@ -113,7 +113,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
         return self._sent
 
     async def on_entry(self, seq: int, entry: Entry) -> None:
-        """Puts a delivery on its way for each notice that tells of what is in the entry at `seq`, and for those who
+        """Put a delivery on its way for each notice that tells of what is in the entry at `seq`, and for those who
         want to know of this task."""
         await self.pushes.on_entry(entry)
         specs = await self.sent()
@@ -124,7 +124,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
             await self.tell(one, entry.agent)
 
     async def tell(self, happened: Happened, agent: str) -> bool:
-        """Puts a delivery on its way for each notice that tells of this; returns whether any does."""
+        """Put a delivery on its way for each notice that tells of this; returns whether any does."""
         wanted = [spec for spec in await self.sent() if spec.wants(happened, agent)]
         for spec in wanted:
             await self.deliveries.send(_delivery(spec, happened))
@@ -135,7 +135,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
         return bool(await self.sent()) or await self.pushes.any()
 
     async def deliver(self, delivery: NoticeDelivery) -> None:
-        """Sends a webhook; one that is not taken is scheduled again. Raises DeliveryGivenUp."""
+        """Send a webhook; one that is not taken is scheduled again. Raises DeliveryGivenUp."""
         if delivery.type == PUSH:
             try:
                 await self._try(delivery, f"task {delivery.run}", ATTEMPTS, self.pushes.post(delivery))
@@ -328,7 +328,7 @@ class PushNotifications:
     _read_at: float = field(default=float("-inf"))
 
     async def any(self) -> bool:
-        """Whether any task has an address, as it was a second ago at most."""
+        """Return whether any task has an address, as it was a second ago at most."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._any, self._read_at = await self.definitions.has_any(), time.monotonic()
         return self._any
@@ -339,14 +339,14 @@ class PushNotifications:
         return found.targets if found is not None else []
 
     async def put(self, run: str, target: PushTarget) -> None:
-        """Keeps an address, in the place of one of the same id; from now on it is told. Raises a 422 problem."""
+        """Keep an address, in the place of one of the same id; from now on it is told. Raises a 422 problem."""
         await self._change(run, lambda held: _with(held, target))
         self._any = True
         if self.follow is not None:
             await self.follow()
 
     async def remove(self, run: str, name: str) -> None:
-        """Forgets an address, if it is there."""
+        """Forget an address, if it is there."""
         await self._change(run, lambda held: held.without(name))
 
     async def _change(self, run: str, change: Callable[[TaskPushes], TaskPushes]) -> None:
@@ -366,13 +366,13 @@ class PushNotifications:
         raise Problem(409, "changed-meanwhile", f"the addresses of task {run} keep changing: try again")
 
     async def on_entry(self, entry: Entry) -> None:
-        """Puts a delivery on its way to each address of the task that the entry tells something of."""
+        """Put a delivery on its way to each address of the task that the entry tells something of."""
         happened = [one.id for one in happened_in(entry)]
         if happened:
             await self.tell(entry.tree, happened)
 
     async def tell(self, run: str, happened: Iterable[str], only: str = "") -> None:
-        """Puts a delivery on its way for each of these ids of what has happened, to all addresses or to that one."""
+        """Put a delivery on its way for each of these ids of what has happened, to all addresses or to that one."""
         targets = [one for one in await self.all(run) if only in ("", one.id)]
         for what in happened:
             for target in targets:
@@ -387,7 +387,7 @@ class PushNotifications:
                 await self.deliveries.send(delivery)
 
     async def post(self, delivery: NoticeDelivery) -> None:
-        """Sends a delivery. Raises WebhookFailed."""
+        """Send a delivery. Raises WebhookFailed."""
         found, _ = await self.definitions.read(delivery.run)
         target = found.target(delivery.notice) if found is not None else None
         if target is None:
@@ -408,7 +408,7 @@ class PushNotifications:
         await self.settled(delivery)
 
     async def settled(self, delivery: NoticeDelivery) -> None:
-        """Forgets the address once it was told of the end, or will not be."""
+        """Forget the address once it was told of the end, or will not be."""
         if ":finished:" in delivery.id:
             await self.remove(delivery.run, delivery.notice)
 

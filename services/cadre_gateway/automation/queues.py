@@ -62,7 +62,7 @@ class Trials:
 
 
 async def start_due_queue(platform: Platform, scheduler: Scheduler, trials: Trials) -> Queue:
-    """Begins to handle the schedules that are due. Raises SetupError."""
+    """Begin to handle the schedules that are due. Raises SetupError."""
 
     async def handle(delivery: NatsDelivery) -> None:
         name = delivery.address.leaf
@@ -102,7 +102,7 @@ async def start_due_queue(platform: Platform, scheduler: Scheduler, trials: Tria
 
 
 async def start_event_queue(platform: Platform, triggers: TriggerIntake, trials: Trials) -> Queue:
-    """Begins to start runs for the messages that triggers listen to. Raises SetupError."""
+    """Begin to start runs for the messages that triggers listen to. Raises SetupError."""
     nc, topology = platform.nc, platform.topology
 
     async def handle(delivery: NatsDelivery) -> None:
@@ -127,7 +127,7 @@ async def start_event_queue(platform: Platform, triggers: TriggerIntake, trials:
 
 
 async def start_queue(platform: Platform, consumer: str, subject: str, handle: Handler) -> Queue:
-    """Begins to handle what comes below the subject, a template of Subject. Raises SetupError."""
+    """Begin to handle what comes below the subject, a template of Subject. Raises SetupError."""
     topology = platform.topology
     queue = EndlessQueue(
         platform.nc, topology.automation_stream, consumer, topology.below(subject), handle, limit=AT_ONCE

@@ -85,15 +85,15 @@ class ScheduledRuns(Protocol):
         ...
 
     async def check(self, spec: ScheduleSpec, maker: Maker) -> None:
-        """Raises StartRefused when the maker may not start such runs at present."""
+        """Raise StartRefused when the maker may not start such runs at present."""
         ...
 
     async def is_active(self, run: str) -> bool:
-        """Whether the run is started and has not ended."""
+        """Return whether the run is started and has not ended."""
         ...
 
     async def cancel(self, run: str, reason: str) -> None:
-        """Asks the run to end, unless it has ended or is gone."""
+        """Ask the run to end, unless it has ended or is gone."""
         ...
 
 
@@ -108,7 +108,7 @@ class Scheduler:
     decisions: Decisions
 
     async def handle(self, name: str, giving_up: str = "") -> None:
-        """Does all that is due for the schedule at this moment, and sets its next alarm. With `giving_up` the ticks
+        """Do all that is due for the schedule at this moment, and sets its next alarm. With `giving_up` the ticks
         that are due fail for that reason, and become dead letters.
 
         Raises RetryableError, UnreadableMessage, EvaluationEnded: then it is to be handled again, here or elsewhere.
@@ -166,7 +166,7 @@ class Scheduler:
             return True
 
     async def look_after(self) -> None:
-        """Looks at all schedules now and then, for ever: what is due and unheard of is late, and not lost."""
+        """Look at all schedules now and then, for ever: what is due and unheard of is late, and not lost."""
         while True:
             try:
                 await self.handle_overdue()
@@ -258,7 +258,7 @@ class RunStarter:
         return await self.keyed.run_of(IdempotencyKey(start.owner, start.key), start.agent)
 
     async def check(self, spec: ScheduleSpec | TriggerSpec, maker: Maker) -> None:
-        """Raises StartRefused when the maker may not start such runs at present, RetryableError."""
+        """Raise StartRefused when the maker may not start such runs at present, RetryableError."""
         caller = await self._caller(maker)
         try:
             check_start(caller, spec)
@@ -270,7 +270,7 @@ class RunStarter:
         return await self._find(run) is not None
 
     async def is_active(self, run: str) -> bool:
-        """Whether the run is started and has not ended. Raises BusUnavailable."""
+        """Return whether the run is started and has not ended. Raises BusUnavailable."""
         found = await self._find(run)
         return found is not None and not found.finished
 
@@ -289,7 +289,7 @@ class RunStarter:
             return None
 
     async def cancel(self, run: str, reason: str) -> None:
-        """Asks the run to end, unless it has ended or is gone. Raises RetryableError."""
+        """Ask the run to end, unless it has ended or is gone. Raises RetryableError."""
         try:
             await self.run_end.cancel(run, reason)
         except Problem as problem:
@@ -298,7 +298,7 @@ class RunStarter:
 
 
 def check_start(caller: Principal, spec: ScheduleSpec | TriggerSpec) -> None:
-    """Raises a 403 or 422 problem unless the caller may start runs with these options."""
+    """Raise a 403 or 422 problem unless the caller may start runs with these options."""
     caller.submission(submission_of(spec.agent, "as of its first start", spec.options))
 
 

@@ -62,7 +62,7 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
         self._read_at = 0.0
 
     async def on_message(self, subject: str, message: str, payload: bytes) -> list[str]:
-        """Starts a run for each trigger that listens to the subject; returns why some were not started. Raises
+        """Start a run for each trigger that listens to the subject; returns why some were not started. Raises
         EvaluationEnded once all others are started."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._listening, self._read_at = await self.known(), time.monotonic()
@@ -80,7 +80,7 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
         return refusals
 
     async def on_webhook(self, name: str, headers: dict[str, str], body: bytes) -> str:
-        """Starts the run of a webhook and returns its id; the same message again finds the run that it started.
+        """Start the run of a webhook and return its id; the same message again finds the run that it started.
 
         Raises a 401, 404, 422, 429 or 503 problem.
         """

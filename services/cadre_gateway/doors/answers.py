@@ -32,19 +32,19 @@ FIRST_REFUSALS = (
 
 
 def count_request(request: Request, door: str, route: str, problem: Problem | None) -> None:
-    """Counts one request at the door; `problem` is why it was refused."""
+    """Count one request at the door; `problem` is why it was refused."""
     meters: Meters = request.app.state.meters
     count(meters, door, route, problem.code if problem is not None else "")
 
 
 def count_from_zero(meters: Meters, door: str, route: str) -> None:
-    """Begins the counts of a route, so that the first request and the first refusal are an increase."""
+    """Begin the counts of a route, so that the first request and the first refusal are an increase."""
     for refusal in ("", *FIRST_REFUSALS):
         count(meters, door, route, refusal, 0)
 
 
 def count(meters: Meters, door: str, route: str, refusal: str, requests: int = 1) -> None:
-    """Counts requests that came to one end; `refusal` is the problem's code."""
+    """Count requests that came to one end; `refusal` is the problem's code."""
     attributes = {names.DOOR: door, names.ROUTE: route}
     if refusal:
         attributes[names.ERROR_TYPE] = refusal

@@ -16,7 +16,7 @@ _MAX_TOOLS = 128
 
 
 def wants_final_call(described: list[dict[str, Any]]) -> bool:
-    """Whether the caller takes the answer as a call of its own `final_answer`, as smolagents does."""
+    """Return whether the caller takes the answer as a call of its own `final_answer`, as smolagents does."""
     return any(_is_final(one) for one in described)
 
 

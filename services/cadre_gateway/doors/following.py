@@ -43,7 +43,7 @@ class Answers:
     watch_deltas: WatchDeltas
 
     async def so_far(self, place: Place) -> Progress:
-        """What the journals hold now. Raises a 404 problem, RetryableError, NewerSchema: a door
+        """Return what the journals hold now. Raises a 404 problem, RetryableError, NewerSchema: a door
         that left entries out would tell of a run that goes on for ever."""
         progress = Progress(place.run, place.after)
         async with self.pages(place) as pages:
@@ -53,7 +53,7 @@ class Answers:
         return progress
 
     async def as_of(self, place: Place) -> Progress:
-        """What the journals held at the place: nothing at the beginning. Raises as `so_far` does."""
+        """Return what the journals held at the place: nothing at the beginning. Raises as `so_far` does."""
         progress = Progress(place.run, place.after)
         if not place.after:
             return progress
@@ -66,7 +66,7 @@ class Answers:
         return progress
 
     async def check(self, place: Place) -> None:
-        """Raises a 404 problem if nothing can have been told from there: an answer begins with its run, or behind an
+        """Raise a 404 problem if nothing can have been told from there: an answer begins with its run, or behind an
         entry of its tree. Raises as `so_far` does."""
         if not place.after:
             await self.lookup.find(place.run)
@@ -91,13 +91,13 @@ class Answers:
 
     @contextlib.asynccontextmanager
     async def pages(self, place: Place) -> AsyncIterator[AsyncIterator[list[Stored]]]:
-        """Opens all entries of the tree, page by page. Raises as `so_far` does."""
+        """Open all entries of the tree, page by page. Raises as `so_far` does."""
         await self.lookup.find(place.run)
         async with self.lookup.pages_of_tree(tree_of(place.run), all_of=place.run) as pages:
             yield pages
 
     async def follow(self, progress: Progress, *, live: bool = False) -> AsyncGenerator[News]:
-        """Takes entries into `progress` from the beginning until it is settled; `live`: tells of deltas between them.
+        """Take entries into `progress` from the beginning until it is settled; `live`: tells of deltas between them.
         Raises as `so_far` does, a 410 problem, and a 503 one when the gateway stops."""
         await self.lookup.find(progress.run)
         follower = Follower(
@@ -133,7 +133,7 @@ class Answers:
 
 
 def check_success(progress: Progress) -> None:
-    """Raises a problem when the run has ended without an answer."""
+    """Raise a problem when the run has ended without an answer."""
     end = progress.end
     if end is None or end.state in ("success", "max_steps_error"):
         return
@@ -155,7 +155,7 @@ class LiveText:
         """Of that attempt; it is whole until a piece was missed."""
 
     def take(self, delta: Delta) -> None:
-        """Takes a piece in, whatever it is of."""
+        """Take a piece in, whatever it is of."""
         attempt = (delta.step, delta.attempt)
         if delta.run != self._run or delta.purpose != OF_ANSWER or attempt < self._attempt:
             return
@@ -168,12 +168,13 @@ class LiveText:
             self._text += delta.text
 
     def more(self, limit: int | None = None) -> str:
-        """What there is to be told more, up to so many characters in all: of an attempt only once it has caught up
-        with what was told of the one before, word for word."""
+        """Return what there is to be told more, up to so many characters in all: of an attempt only once it has caught
+        up with what was told of the one before, word for word.
+        """
         return self._more(self._text[:limit]) if self._is_whole else ""
 
     def rest(self, answer: str) -> str | None:
-        """What is left to be told of the answer; None if what was told is no beginning of it."""
+        """Return what is left to be told of the answer; None if what was told is no beginning of it."""
         return self._more(answer) if answer.startswith(self.told) else None
 
     def _more(self, text: str) -> str:

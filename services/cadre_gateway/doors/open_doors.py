@@ -30,10 +30,10 @@ class ListeningDoor(Protocol):
     """A door that waits for its callers by itself."""
 
     def begin(self) -> None:
-        """Lets callers in from now on."""
+        """Let callers in from now on."""
 
     async def drain(self, grace: float) -> None:
-        """Ends; answers under way have `grace` seconds to be told so."""
+        """End; answers under way have `grace` seconds to be told so."""
 
 
 _BUILT_IN = ("openai", "a2a", "agui", "mcp", "synadia")

@@ -34,7 +34,7 @@ class PendingAnswer(NamedTuple):
     run: str
     request: ev.ApprovalRequested
     is_callers: bool
-    """Whether it is a function of the caller, who answers it; else a person decides."""
+    """True if it is a function of the caller, who answers it; else a person decides."""
 
 
 class Pause(NamedTuple):
@@ -105,7 +105,7 @@ class Progress:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more is to be told: the run has paused behind `after`, or has ended."""
+        """Return whether nothing more is to be told: the run has paused behind `after`, or has ended."""
         return self.pause is not None or self.end is not None
 
     def place_behind(self, calls: Iterable[str]) -> Place:

@@ -74,7 +74,9 @@ async def waiting_calls(index: RunIndex) -> WaitingCalls:
 
 
 async def seconds_taken(index: RunIndex, most: int) -> dict[str, list[float]]:
-    """How long the last runs of each agent took that succeeded, at most so many of each. Raises RunIndexUnavailable."""
+    """Return how long the last runs of each agent took that succeeded, at most so many of each. Raises
+    RunIndexUnavailable.
+    """
     agents = [agent for (agent,) in await index.read(SqlQuery(_AGENTS))]
     return {
         agent: [seconds for (seconds,) in await index.read(SqlQuery(_TOOK, (agent, most)))]

@@ -92,7 +92,7 @@ def page_place(order: RunOrder, before: str) -> Cursor:
 def page_query(
     dialect: Dialect, wanted: RunFilter, order: RunOrder, limit: int, before: Cursor | None
 ) -> SqlQuery:
-    """Asks for the summaries of a page, each with the value that it is ordered by."""
+    """Ask for the summaries of a page, each with the value that it is ordered by."""
     column = _COLUMNS[order]
     conditions, values = _conditions(dialect, wanted)
     if order == "ended":
@@ -106,13 +106,13 @@ def page_query(
 
 
 def count_query(dialect: Dialect, wanted: RunFilter) -> SqlQuery:
-    """Asks how many there are."""
+    """Ask how many there are."""
     conditions, values = _conditions(dialect, wanted)
     return SqlQuery(f"SELECT count(*) FROM runs WHERE {' AND '.join(conditions)}", tuple(values))
 
 
 def reach_conditions(reach: TreeReach, runs: str = "runs") -> tuple[list[str], list[Value]]:
-    """What root runs must be like so that they are reached."""
+    """Return what root runs must be like so that they are reached."""
     conditions, values = [], list[Value]()
     if reach.agents is not None:
         conditions.append(_is_one_of(f"{runs}.agent", len(reach.agents)))

@@ -130,21 +130,21 @@ class RunIndex:
         ends: Sequence[int],
         go_on: Callable[[Sequence[int]], None],
     ) -> None:
-        """Takes note that the journals are being read, up to `positions`, of streams with these last sequences; `go_on`
+        """Take note that the journals are being read, up to `positions`, of streams with these last sequences; `go_on`
         has them read behind other positions. Until `note_caught_up` what is asked of it raises RunIndexBuilding."""
         self.positions_read, self._read_behind = positions, go_on
         self._completeness.begin(ends)
 
     def grow(self, streams: Sequence[str]) -> None:
-        """Takes note that these are the streams now: those that were added have nothing in it."""
+        """Take note that these are the streams now: those that were added have nothing in it."""
         self._streams = list(streams)
 
     def note_caught_up(self) -> None:
-        """Takes note that the journals were read to their end."""
+        """Take note that the journals were read to their end."""
         self.whole.set()
 
     def check_whole(self) -> None:
-        """Raises RunIndexUnavailable as long as it lacks trees or is not to be relied on: where nothing fails,
+        """Raise RunIndexUnavailable as long as it lacks trees or is not to be relied on: where nothing fails,
         RunIndexBuilding."""
         if self.failure is not None and not (self.is_open and self.whole.is_set()):
             raise RunIndexUnavailable(str(self.failure))
@@ -156,7 +156,7 @@ class RunIndex:
     async def changing(
         self, tree: str, reader: str = BY_THIS_ALONE, seq: float = inf
     ) -> AsyncIterator[IndexedTree]:
-        """Opens a tree to be changed, by one at a time: by the message at `seq` that a reader came upon, which changes
+        """Open a tree to be changed, by one at a time: by the message at `seq` that a reader came upon, which changes
         it in every gateway alike, or by something else. Raises RunIndexUnavailable."""
         async with self._lock:
             self._check_open()
@@ -175,7 +175,7 @@ class RunIndex:
                     self._changed[tree] = found
 
     async def drop_tombstones(self, before: float) -> None:
-        """Forgets what was erased before that time (Unix seconds): the records have left the streams."""
+        """Forget what was erased before that time (Unix seconds): the records have left the streams."""
         async with self._lock:
             await self._save()
             gone = "floor > 0 AND seq <= floor AND (erased_at IS NULL OR erased_at < ?)"
@@ -187,7 +187,7 @@ class RunIndex:
             await self._database.tidy()
 
     async def flush(self) -> None:
-        """Saves what has changed. Raises RunIndexUnavailable."""
+        """Save what has changed. Raises RunIndexUnavailable."""
         async with self._lock:
             await self._save()
 
@@ -222,7 +222,7 @@ class RunIndex:
         return found
 
     async def adopt(self, other: RunIndex, caught_up: Callable[[Sequence[int]], Awaitable[None]]) -> None:
-        """Takes the place of what it knows with what the other knows, once that has what this one has:
+        """Take the place of what it knows with what the other knows, once that has what this one has:
         `caught_up` returns when the other has everything up to the given positions. Raises RunIndexUnavailable."""
         async with self._lock:  # nothing is taken in meanwhile
             await caught_up(self.positions_read())
@@ -418,7 +418,7 @@ class Completeness:
         self._ends: Sequence[int] = ()
 
     def begin(self, ends: Sequence[int]) -> None:
-        """Takes note that streams with these last sequences are being read into it."""
+        """Take note that streams with these last sequences are being read into it."""
         self._ends = ends
         self.whole.clear()
 
@@ -429,7 +429,7 @@ class Completeness:
         return IndexProgress(sum(map(min, zip(positions, self._ends, strict=False))), sum(self._ends))
 
     def check(self, positions: Sequence[int]) -> None:
-        """Raises RunIndexBuilding unless it is whole."""
+        """Raise RunIndexBuilding unless it is whole."""
         if (progress := self.progress(positions)) is not None:
             raise RunIndexBuilding(
                 f"this gateway reads the journals still: its index has {progress}; runs begin, go on and are shown by"
@@ -450,7 +450,7 @@ class Applied(NamedTuple):
 
 
 async def apply_read(index: RunIndex, read: Read) -> Applied:
-    """Takes in an entry or a workspace file, also one that cannot be read, or a task. Raises RunIndexUnavailable."""
+    """Take in an entry or a workspace file, also one that cannot be read, or a task. Raises RunIndexUnavailable."""
     status = EntryStatus.CURRENT
     # Files have their own reader: one that came between an erasure and the run's next beginning counts in a
     # gateway that knows of both, and is late in another.
@@ -476,7 +476,7 @@ async def apply_read(index: RunIndex, read: Read) -> Applied:
 
 
 async def apply_erasure(index: RunIndex, seq: int, lifecycle: Erased) -> bool:
-    """Takes in that a tree was erased by the record at `seq`; false when that was known. Raises RunIndexUnavailable."""
+    """Take in that a tree was erased by the record at `seq`; false when that was known. Raises RunIndexUnavailable."""
     async with index.changing(lifecycle.tree) as tree:
         if not tree.record.erase(seq, lifecycle):
             return False
@@ -487,7 +487,7 @@ async def apply_erasure(index: RunIndex, seq: int, lifecycle: Erased) -> bool:
 
 
 async def apply_import(index: RunIndex, seq: int, tree: str) -> None:
-    """Takes in that a tree was imported by the record at `seq`: what follows belongs to it. Raises
+    """Take in that a tree was imported by the record at `seq`: what follows belongs to it. Raises
     RunIndexUnavailable."""
     async with index.changing(tree) as found:
         found.record.restore(seq)

@@ -64,7 +64,7 @@ class TreeRecord:
         return self.seq, self.floor, self.ended_at, self.unstarted_at, erased_at
 
     def add_entry(self, seq: int, entry: Entry, refs: Iterable[str], at: float) -> EntryStatus:
-        """Takes in the entry at `seq`, which references the blobs `refs` and was stored at `at` (Unix seconds)."""
+        """Take in the entry at `seq`, which references the blobs `refs` and was stored at `at` (Unix seconds)."""
         if seq <= self.floor:
             return EntryStatus.ERASED
         if self.erased is not None:
@@ -83,11 +83,11 @@ class TreeRecord:
         return EntryStatus.CURRENT
 
     def awaits(self, seq: int, task: Task) -> bool:
-        """Whether the task at `seq` is one of a run that can begin: its tree was not erased since."""
+        """Return whether the task at `seq` is one of a run that can begin: its tree was not erased since."""
         return seq > self.floor and (self.erased is None or task.at > self.erased.at)
 
     def add_file(self, seq: int, refs: Iterable[str], at: float) -> EntryStatus:
-        """Takes in a file of the tree's workspace, which may be there before the tree's first entry."""
+        """Take in a file of the tree's workspace, which may be there before the tree's first entry."""
         if seq <= self.floor:
             return EntryStatus.ERASED
         if self.erased is not None:
@@ -98,12 +98,12 @@ class TreeRecord:
         return EntryStatus.CURRENT
 
     def add_unreadable(self, seq: int, refs: Iterable[str]) -> None:
-        """Takes in an entry that another version wrote, so that its blobs are not lost."""
+        """Take in an entry that another version wrote, so that its blobs are not lost."""
         if self.erased is None and seq > self.floor:
             self._update(seq, refs)
 
     def erase(self, seq: int, lifecycle: Erased) -> bool:
-        """Takes in that the tree was erased by the record at `seq`; returns false when that was known, or something
+        """Take in that the tree was erased by the record at `seq`; returns false when that was known, or something
         of it came later."""
         if seq <= self.floor or seq < self.last:
             return False
@@ -112,13 +112,13 @@ class TreeRecord:
         return True
 
     def restore(self, seq: int) -> None:
-        """Takes in that the tree was imported by the record at `seq`: what follows belongs to it."""
+        """Take in that the tree was imported by the record at `seq`: what follows belongs to it."""
         if self.erased is not None and seq > self.floor:
             self.seq = self.floor = seq
             self.erased = None
 
     def forget(self) -> list[str]:
-        """Forgets what there was of the tree, for good; returns the blobs that it referenced."""
+        """Forget what there was of the tree, for good; returns the blobs that it referenced."""
         blobs, self.blobs, self.new_blobs = self.blobs, [], {}
         self.floor, self.ended_at, self.unstarted_at = self.seq, None, None
         return blobs

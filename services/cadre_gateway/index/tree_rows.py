@@ -112,16 +112,16 @@ class IndexedTree:
         """Rows that were saved do not count any more, or its run has begun without an entry."""
 
     def forget(self) -> list[str]:
-        """Forgets all but that the tree was erased; returns the blobs that it referenced."""
+        """Forget all but that the tree was erased; returns the blobs that it referenced."""
         self.runs, self._is_reset = TreeRuns(self.record.tree), True
         return self.record.forget()
 
     def note_started(self) -> None:
-        """Takes note that its files are not to be removed, or are being removed."""
+        """Take note that its files are not to be removed, or are being removed."""
         self.record.unstarted_at, self._is_reset = None, True
 
     def note_message(self, reader: str, seq: float) -> None:
-        """Takes note of the message that was taken in, if it has changed anything."""
+        """Take note of the message that was taken in, if it has changed anything."""
         runs, record = self.runs, self.record
         if (
             self._is_reset
@@ -137,7 +137,7 @@ class IndexedTree:
         return all(seq <= place.get(reader, 0) for reader, seq in self.unsaved.items())
 
     def saved(self) -> None:
-        """Takes note that all of it was saved."""
+        """Take note that all of it was saved."""
         self.unsaved.clear()
         self.record.new_blobs.clear()
         self.runs.saved()

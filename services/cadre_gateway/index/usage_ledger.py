@@ -105,7 +105,7 @@ class Totals:
         return list(self._counts.items())
 
     def add(self, entry: Entry) -> None:
-        """Counts what the entry tells; each entry is to be counted once."""
+        """Count what the entry tells; each entry is to be counted once."""
         if entry.arrived is not None and entry.arrived.type == ModelLost.__name__:
             self._count(TotalKey(names.ATTEMPTS_LOST.name, entry.agent), 1)
         for event in entry.events:
@@ -174,7 +174,7 @@ class UsageLedger:
         return self._size
 
     def check_current(self) -> None:
-        """Raises RunIndexBuilding as long as it lacks what was used of late."""
+        """Raise RunIndexBuilding as long as it lacks what was used of late."""
         if not self.is_current:
             raise RunIndexBuilding(
                 "this gateway has not read all journals yet, and does not know what was used of late: try again"
@@ -199,7 +199,7 @@ class UsageLedger:
         return seq <= self.positions[shard]
 
     def add(self, shard: int, seq: int, at: float, entry: Entry, root: RunSummary | None) -> None:
-        """Counts the entry at `seq`, which was stored at `at`, unless it is counted; `root` is the root of its tree."""
+        """Count the entry at `seq`, which was stored at `at`, unless it is counted; `root` is the root of its tree."""
         if self.has(shard, seq):
             return
         self.positions[shard] = seq

@@ -46,7 +46,7 @@ class TreeState:
         """Of those that have ended."""
 
     def take(self, page: Iterable[Stored]) -> None:
-        """Takes in entries; one that was taken in before must not come again."""
+        """Take in entries; one that was taken in before must not come again."""
         for seq, entry in page:
             self.story.take(seq, entry)
             own = [event for event in entry.events if not isinstance(event, DelegateFinished)]

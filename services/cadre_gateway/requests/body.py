@@ -230,7 +230,7 @@ def parse(data: bytes, kind: type[B]) -> B:
 
 @contextlib.contextmanager
 def _json_errors(what: str) -> Iterator[None]:
-    """Raises a 400 problem in place of what reading JSON raises; `what` the body must be."""
+    """Raise a 400 problem in place of what reading JSON raises; `what` the body must be."""
     try:
         yield
     except msgspec.ValidationError:
@@ -308,7 +308,7 @@ def _check_output_schema(schema: dict[str, Any]) -> None:
 
 
 def _check_size(found: Submission) -> None:
-    """Raises a 413 problem for a task that would hold its agent up."""
+    """Raise a 413 problem for a task that would hold its agent up."""
     size = len(found.task.encode()) + len(msgspec.json.encode(found.inputs))
     if size > MAX_TASK_BYTES:
         raise Problem(
@@ -399,11 +399,11 @@ class BodyMemory:
         self._held_bytes = 0
 
     def share(self) -> BodyShare:
-        """What one body takes, nothing at first."""
+        """Return what one body takes, nothing at first."""
         return BodyShare(self)
 
     def change(self, more: int, own: int) -> None:
-        """Adds bytes, below 0 takes some away, for a body that has its `own` already. Raises a 503 problem."""
+        """Add bytes, below 0 takes some away, for a body that has its `own` already. Raises a 503 problem."""
         total = self._held_bytes + more
         if more > 0 and total > self._limit_bytes and own + more > FREE_BYTES and self._held_bytes > own:
             raise Problem(
@@ -423,7 +423,7 @@ class BodyShare:
         self.bytes = 0
 
     def add(self, more: int) -> None:
-        """Takes more bytes. Raises a 503 problem."""
+        """Take more bytes. Raises a 503 problem."""
         self._memory.change(more, self.bytes)
         self.bytes += more
 

@@ -37,7 +37,7 @@ class IdempotencyKey(NamedTuple):
         return f"{run}:{what}:{own}"
 
     def check(self, digest: str) -> None:
-        """Raises a 422 problem unless `digest` is that of this request, or "": unknown."""
+        """Raise a 422 problem unless `digest` is that of this request, or "": unknown."""
         if digest not in ("", self.digest):
             raise Problem(
                 422,

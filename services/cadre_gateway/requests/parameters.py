@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 async def known_parameters(request: Request) -> None:
-    """Raises a 422 problem that names the unknown parameter and the ones there are, or the one that is given twice."""
+    """Raise a 422 problem that names the unknown parameter and the ones there are, or the one that is given twice."""
     route = request.scope.get("route")
     known = dict(_parameters(route.dependant)) if isinstance(route, APIRoute) else {}
     for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
@@ -96,7 +96,7 @@ _WAIT = re.compile(r'wait\s*=\s*"?(\d{1,9})"?', re.IGNORECASE)
 
 
 async def own_origin(request: Request) -> None:
-    """Raises a 403 problem for a request that a browser makes for another site's page: any page can reach a gateway on
+    """Raise a 403 problem for a request that a browser makes for another site's page: any page can reach a gateway on
     the same machine. Programs send no such headers.
 
     A link to the gateway may be followed: the page with the link never sees the answer.
@@ -114,7 +114,7 @@ async def own_origin(request: Request) -> None:
 
 
 def is_own_page(headers: Headers) -> bool:
-    """Whether a browser says that a page of this gateway asks; who says nothing is no browser, or an old one."""
+    """Return whether a browser says that a page of this gateway asks; who says nothing is no browser, or an old one."""
     site = headers.get("sec-fetch-site")
     return site == "same-origin" if site is not None else "origin" in headers and _is_own(headers)
 

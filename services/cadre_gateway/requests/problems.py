@@ -299,7 +299,7 @@ def _allowed(request: Request) -> list[str]:
 
 
 def install(app: FastAPI) -> None:
-    """Makes every error of the application a problem document."""
+    """Make every error of the application a problem document."""
 
     async def handle(request: Request, error: Exception) -> Response:
         problem = as_problem(error)
@@ -359,7 +359,7 @@ def awaiting(silence: RetryableError) -> Iterator[None]:
 
 
 def note_progress(more_seconds: float = 0.0) -> None:
-    """Gives the block of `answer_deadline` its whole time again, and more: NATS has answered, and there is more to
+    """Give the block of `answer_deadline` its whole time again, and more: NATS has answered, and there is more to
     ask."""
     deadline = _deadline.get()
     if deadline is not None and not deadline.timeout.expired():

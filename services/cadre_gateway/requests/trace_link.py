@@ -25,7 +25,7 @@ def trace_headers(run: str) -> dict[str, str]:
 
 
 def link_current(trace_id: str, span_id: str) -> None:
-    """Links the current span to another one (ids in hex)."""
+    """Link the current span to another one (ids in hex)."""
     span = trace.get_current_span()
     if span.is_recording():
         flags = TraceFlags(TraceFlags.SAMPLED)

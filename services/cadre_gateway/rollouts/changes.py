@@ -226,6 +226,6 @@ def _lines(
 
 
 def is_served(rollout: Rollout, share: Share, live: Collection[str]) -> bool:
-    """Whether somebody goes on with the runs of a revision."""
+    """Return whether somebody goes on with the runs of a revision."""
     owner = rollout.owner(share.revision)
     return owner is None or owner.revision in live

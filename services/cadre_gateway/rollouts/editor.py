@@ -142,7 +142,7 @@ class RolloutEditor:
         return await self.show(agent)
 
     async def _check_contracts(self, before: Rollout, after: Rollout) -> None:
-        """Raises a 409 Problem where a revision gets new runs for the first time, and something cannot work with it
+        """Raise a 409 Problem where a revision gets new runs for the first time, and something cannot work with it
         that works with the others."""
         problems = await self._contracts.problems(after.agent)
         for share in after.shares:

@@ -71,7 +71,7 @@ class RolloutKeeper:
         return is_draining
 
     async def settle(self, agent: str) -> bool:
-        """Does what is due for the agent's rollout; true when more is to be done soon. Raises CadreError."""
+        """Do what is due for the agent's rollout; true when more is to be done soon. Raises CadreError."""
         stored = await self._rollouts.read(agent)
         rollout = stored.rollout
         waiting = await self._slots.waiting(agent)
@@ -93,7 +93,7 @@ class RolloutKeeper:
         return left or any(not share.weight or share.state != "open" for share in rollout.shares)
 
     async def _tidy(self, rollout: Rollout, slots: Set[int], now: float) -> bool:
-        """Removes the queues of slots that have no revision any more; true while it is too early for that."""
+        """Remove the queues of slots that have no revision any more; true while it is too early for that."""
         idle = slots - {share.slot for share in rollout.shares}
         if now - rollout.changed_at < QUIET_SECONDS:
             return bool(idle) or not rollout.shares

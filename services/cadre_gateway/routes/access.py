@@ -134,7 +134,7 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
 
 
 def set_cookie(request: Request, answer: Response, made: MadeKey, access: Access) -> None:
-    """Gives the browser its sign-in: no script reads it, and no other site's page has it sent."""
+    """Give the browser its sign-in: no script reads it, and no other site's page has it sent."""
     assert made.expires_at is not None
     answer.set_cookie(
         COOKIE,

@@ -57,7 +57,7 @@ def router(dead: NatsDeadLetters, journal: Journal, blobs: Blobs) -> APIRouter:
 
     @routes.post("/{letter}/retry", summary="Deliver it again", responses=openapi.answers(DeadLetterDone))
     async def post_retry(letter: Letter) -> Response:
-        """Publishes the message once more and removes the letter; 409 when nothing could come of it."""
+        """Publish the message once more and remove the letter; 409 when nothing could come of it."""
         async with answer_deadline():
             found = await find(letter)
             if found.message is None:
@@ -205,7 +205,7 @@ async def _payload(blobs: Blobs, data: bytes) -> tuple[Any, Literal["json", "tex
 
 
 async def hindrance(journal: Journal, message: StoredMessage) -> str | None:
-    """Why the message could not take its run forward; None when it may. Raises BusUnavailable."""
+    """Return why the message could not take its run forward; None when it may. Raises BusUnavailable."""
     tree, run, call = _address(message.subject)
     if tree is None or run is None:
         return None

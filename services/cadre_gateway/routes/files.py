@@ -37,7 +37,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["files"], dependencies=[Depends(_readable_path)])
 
     async def workspace_of(run: str, *, for_writing: bool = False) -> WorkspaceStore:
-        """Raises a 404 problem, and a 409 problem where the tree's root has ended and nobody would read the file."""
+        """Raise a 404 problem, and a 409 problem where the tree's root has ended and nobody would read the file."""
         await lookup.find(run)
         tree = tree_of(run)
         if for_writing and (root := await lookup.find(tree)).finished:
@@ -111,7 +111,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
 
 
 async def _readable_path(request: Request) -> None:
-    """Raises a 422 problem for a path that is not UTF-8: as it is read, it might be that of another file."""
+    """Raise a 422 problem for a path that is not UTF-8: as it is read, it might be that of another file."""
     raw: bytes = request.scope.get("raw_path", b"")
     try:
         unquote_to_bytes(raw).decode()

@@ -134,7 +134,7 @@ def operation(
 
 
 def describe(app: FastAPI) -> None:
-    """Adds the schemas to the application's document."""
+    """Add the schemas to the application's document."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -155,7 +155,7 @@ def describe(app: FastAPI) -> None:
 
 
 def _drop_default(content: dict[str, Any]) -> None:
-    """Removes the JSON that FastAPI adds to every answer from one that is declared to be something else."""
+    """Remove the JSON that FastAPI adds to every answer from one that is declared to be something else."""
     if len(content) > 1 and not content.get("application/json", {}).get("schema"):
         content.pop("application/json", None)
 

@@ -191,7 +191,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         responses=openapi.answers(ShownEntry),
     )
     async def get_entry(run: str, n: Annotated[int, Path(ge=1, le=MAX_SEQ)]) -> Response:
-        """What the texts of rows are cut from: `first` and `entry` of a row are the `n` of entries."""
+        """Return what the texts of rows are cut from: `first` and `entry` of a row are the `n` of entries."""
         async with answer_deadline():
             return json_answer(ShownEntry.of(*await lookup.entry(run, n)))
 

@@ -205,7 +205,7 @@ class ReplayAnswer(msgspec.Struct, kw_only=True):
 
 
 async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
-    """Decides the run and all runs below it anew, or the run alone. Raises a 404 problem, a 413 problem for journals
+    """Decide the run and all runs below it anew, or the run alone. Raises a 404 problem, a 413 problem for journals
     of more than MAX_REPLAYED_BYTES, a 503 problem, BusUnavailable."""
     async with answer_deadline():
         tree = (await lookup.find(run)).tree
@@ -295,7 +295,7 @@ class _Search:
         self.found: tuple[ModelCalled, float, ModelRequest, ModelSpec] | None = None
 
     def take(self, page: Iterable[Stored]) -> bool:
-        """Whether nothing further of the step can come."""
+        """Return whether nothing further of the step can come."""
         return any(self._take(one.entry) for one in page)
 
     def _take(self, entry: Entry) -> bool:

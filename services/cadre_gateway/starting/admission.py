@@ -44,7 +44,7 @@ class BudgetMeter:
             self.add(key, sums)
 
     def add(self, key: LedgerKey, sums: Figures) -> None:
-        """Counts what a model call used, if it is of the budget; the window's first hour (of UTC) is counted whole."""
+        """Count what a model call used, if it is of the budget; the window's first hour (of UTC) is counted whole."""
         began = self.window.begin - self.window.begin % 3600
         if not began <= key.hour < self.window.end or not self.spec.covers(key.agent, key.team, key.user):
             return
@@ -69,7 +69,9 @@ class StandingBudgets:
         self.ledger.listeners.append(self._count)
 
     async def meters(self) -> list[BudgetMeter]:
-        """What is used of each budget in its present window, by name; without those that only a newer gateway reads."""
+        """Return what is used of each budget in its present window, by name; without those that only a newer gateway
+        reads.
+        """
         if self._read_at is None or time.monotonic() - self._read_at > _FRESH_SECONDS:
             found = [one.spec for one in await self.states.all() if isinstance(one, BudgetState)]
             self._read_at = time.monotonic()
@@ -84,7 +86,7 @@ class StandingBudgets:
         return self._meter(spec)
 
     async def admit(self, agent: str, user: str) -> None:
-        """Raises a 429 problem when a new tree of the agent must not begin for this user."""
+        """Raise a 429 problem when a new tree of the agent must not begin for this user."""
         for meter in await self.meters():
             spec = meter.spec
             use = meter.uses.get(spec.account_of(user))
@@ -139,7 +141,7 @@ class Capacity:
     storage: NatsStorage
 
     async def admit(self, tree: str) -> None:
-        """Raises a 429 problem when a new tree must not begin, BusUnavailable."""
+        """Raise a 429 problem when a new tree must not begin, BusUnavailable."""
         usage = await self.storage.fullest(tree)
         if usage is not None and usage.share >= MAX_FILL_SHARE:
             raise full(

@@ -70,7 +70,7 @@ class _Past(NamedTuple):
     """Of each entry of its journal the sequence, and the last step that it is about; none when the journal is gone."""
 
     def with_page(self, page: Iterable[Stored]) -> "_Past":
-        """What it is after those of the entries that are the run's."""
+        """Return what it is after those of the entries that are the run's."""
         for seq, entry in page:
             if entry.run == self.run.id:
                 apply_entry(self.run, entry)
@@ -95,7 +95,7 @@ class Forker:
         key: IdempotencyKey | None,
         traceparent: str | None,
     ) -> Forked:
-        """Gives the new run its files and publishes its Task, for the same agent. It is for the same person if the
+        """Give the new run its files and publish its Task, for the same agent. It is for the same person if the
         caller may name people, else for the caller's own. Raises Problem, RetryableError."""
         source = await self.lookup.find(run)
         user = source.user if caller.names_users else None
@@ -113,7 +113,7 @@ class Forker:
         key: IdempotencyKey | None,
         traceparent: str | None,
     ) -> Forked:
-        """Starts a run that goes on where another one ended without an answer, for the person that `fork` names. Raises
+        """Start a run that goes on where another one ended without an answer, for the person that `fork` names. Raises
         Problem, RetryableError."""
         source = await self.lookup.find(run)
         user = source.user if caller.names_users else None

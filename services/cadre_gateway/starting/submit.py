@@ -43,7 +43,7 @@ class Sessions:
     async def take_turn(
         self, agent: str, session: str, user: str | None, run: str, reset: bool
     ) -> str | None:
-        """Makes `run` the last one of the person's session; returns the run whose memory it goes on from.
+        """Make `run` the last one of the person's session; returns the run whose memory it goes on from.
 
         Raises a 409 problem while the last one is still going (unless `reset`), RetryableError.
         """
@@ -169,7 +169,7 @@ class Submitter:
         return summary_of_task(task)
 
     async def _check_input(self, wanted: Submission, beside: frozenset[str]) -> None:
-        """Raises a 422 problem when the agent wants other `inputs`."""
+        """Raise a 422 problem when the agent wants other `inputs`."""
         spec = await self.contracts.of_agent(self.admission.registry.reachable(), wanted.agent)
         schema = spec.input_schema if spec is not None else None
         if schema is None:

@@ -46,7 +46,7 @@ class Workspaces:
         )
 
     async def put(self, tree: str, wanted: Mapping[str, str]) -> None:
-        """Puts the files of a run that is about to begin where its agents find them. Raises a 422 problem."""
+        """Put the files of a run that is about to begin where its agents find them. Raises a 422 problem."""
         workspace = self.open(tree, "task")
         with workspace_problems():
             for path, ref in wanted.items():
@@ -86,7 +86,7 @@ class WorkspaceSource(NamedTuple):
     point: int | None = None
     """Sequence in the stream of the tree's journals: as it was before that. None: as it is."""
     is_exact: bool = True
-    """Whether that is the point that was asked for."""
+    """True if that is the point that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class FileCarrier:
     erasure: NatsErasure
 
     async def carry(self, source: WorkspaceSource | None, tree: str) -> list[str]:
-        """Makes the workspace of a run that is about to begin that of `source` (None: empty), beside the files that
+        """Make the workspace of a run that is about to begin that of `source` (None: empty), beside the files that
         the run was given itself.
 
         Returns the paths whose version at the point cannot be told: they are as they are in the source now. Raises
@@ -124,7 +124,7 @@ class FileCarrier:
         return later
 
     async def has_files(self, tree: str) -> bool:
-        """Whether there is any file in the workspace of a tree. Raises RetryableError."""
+        """Return whether there is any file in the workspace of a tree. Raises RetryableError."""
         return any(record.ref is not None for record, _ in await self.files.held(tree))
 
     async def _files_of(self, source: WorkspaceSource) -> tuple[dict[str, WorkspaceFile], list[str]]:
@@ -154,7 +154,7 @@ class FileCarrier:
         await asyncio.gather(*(write(record, found) for record, found in changes))
 
     async def _check_not_erased(self, tree: str) -> None:
-        """Raises BusUnavailable when the tree was erased meanwhile, perhaps with contents that were carried over.
+        """Raise BusUnavailable when the tree was erased meanwhile, perhaps with contents that were carried over.
         An erasure from now on finds them named."""
         lifecycle = await self.erasure.lifecycle(tree)
         if lifecycle is not None and isinstance(lifecycle[1], Erased):
@@ -177,7 +177,7 @@ def _removal(record: WorkspaceFile) -> WorkspaceFile:
 
 
 def _is_settled(record: WorkspaceFile, found: _FencedFile | None) -> bool:
-    """Whether the file is what it should be, or an agent has written it since."""
+    """Return whether the file is what it should be, or an agent has written it since."""
     if found is None:
         return False
     known = found[0]

@@ -76,7 +76,7 @@ class HeldCalls:
     journal: Journal
 
     async def read(self, call: str) -> HeldCall:
-        """Raises a 404 problem when there is no such run, RetryableError."""
+        """Raise a 404 problem when there is no such run, RetryableError."""
         run = parent_of(call)
         if run is None or not _CALL_ID.fullmatch(call):
             raise unknown_call(call)
@@ -261,7 +261,7 @@ def _check_answer(pause: CallPause, wanted: Ruling, content: dict[str, Any] | No
 
 
 def _check_entitled(pending: CallState, deciders: Sequence[str]) -> None:
-    """Raises a 403 problem for somebody whom the rule that holds the call does not name."""
+    """Raise a 403 problem for somebody whom the rule that holds the call does not name."""
     if may_decide(pending, deciders) or pending.hold is None:
         return
     by = ", ".join(pending.hold.by)
@@ -353,7 +353,7 @@ class Approvals:
         )
 
     async def _with_schemas(self, calls: list[ListedCall]) -> list[Approval]:
-        """Adds the schema that a live tool or member offers now, else the one that the run was offered."""
+        """Add the schema that a live tool or member offers now, else the one that the run was offered."""
         live = sorted(self.registry.reachable(), key=presence_order)
         schemas: dict[tuple[str, str], dict[str, Any] | None] = {
             ("tool", one.tool.name): one.tool.input_schema for one in live if one.tool is not None

@@ -39,7 +39,7 @@ class RunEnd:
     clock: Clock
 
     async def wait(self, run: str, seconds: float) -> bool:
-        """Whether the run has ended within `seconds` from now.
+        """Return whether the run has ended within `seconds` from now.
 
         Raises a 404 or 410 problem when there is no such run (any more), BusUnavailable.
         """
@@ -132,7 +132,7 @@ class Eraser:
     janitor: Janitor
 
     async def erase(self, run: str, force: bool) -> Gone:
-        """Removes the tree of a root run everywhere; with `force` one that still runs is cancelled first.
+        """Remove the tree of a root run everywhere; with `force` one that still runs is cancelled first.
 
         Raises a 404, 409 or 422 problem, RetryableError.
         """
@@ -165,7 +165,7 @@ class Eraser:
         return Gone(tree, len(runs))
 
     async def _end(self, tree: str, active: list[RunSummary]) -> None:
-        """Cancels the active runs and waits until nobody works on the tree any more."""
+        """Cancel the active runs and wait until nobody works on the tree any more."""
         ids = {one.id for one in active}
         for one in active:
             # A cancelled run cancels those below it itself.

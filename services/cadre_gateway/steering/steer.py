@@ -60,7 +60,7 @@ class RecordSender:
             return next((one.entry for one in stored if one.entry.cause == record.id), None)
 
     async def send(self, record: Decision | Signal | UserMessage | Edit, agent: str) -> Entry | None:
-        """Sends the record; returns the entry that accounts for it, None when there is none in time.
+        """Send the record; returns the entry that accounts for it, None when there is none in time.
 
         Raises RetryableError, TimeoutError.
         """
@@ -102,7 +102,7 @@ class Steering:
     async def signal(
         self, run: str, name: str, payload: Any, key: IdempotencyKey | None, by: str
     ) -> Delivered:
-        """Sends a signal to the run; a repeated `key` finds the one that was sent before.
+        """Send a signal to the run; a repeated `key` finds the one that was sent before.
 
         Raises a 404, 409 or 422 problem, RetryableError.
         """
@@ -128,7 +128,7 @@ class Steering:
     async def tell(
         self, run: str, text: str, mode: MessageMode, key: IdempotencyKey | None, by: str
     ) -> Delivered:
-        """Sends a message to the run; a repeated `key` finds the one that was sent before.
+        """Send a message to the run; a repeated `key` finds the one that was sent before.
 
         Raises a 404, 409 or 422 problem, RetryableError.
         """
@@ -148,7 +148,7 @@ class Steering:
         return delivered
 
     async def editable(self, run: str, name: str) -> Edited:
-        """What a person may edit of the run under this name. Raises a 404 problem, RetryableError."""
+        """Return what a person may edit of the run under this name. Raises a 404 problem, RetryableError."""
         async with answer_deadline():
             tree = checked_tree_of(run)
             entries = [stored.entry for stored in await self.journal.read(tree, run)]
@@ -213,7 +213,7 @@ class Steering:
     async def _send(
         self, record: Signal | UserMessage | Edit, agent: str, key: IdempotencyKey | None
     ) -> tuple[AnyEvent | None, Delivered]:
-        """Sends the record unless one with this key was sent before; returns what the journal says of it, None when no
+        """Send the record unless one with this key was sent before; returns what the journal says of it, None when no
         agent has taken it up yet. Raises a 409 problem with the code of why the run ignored it, RetryableError."""
         entry = await self.sender.earlier(record) if key is not None else None
         entry = entry or await self.sender.send(record, agent)

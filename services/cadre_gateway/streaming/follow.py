@@ -39,7 +39,7 @@ class Feed(Generic[T]):
         self.closed = False
 
     def put(self, item: T, *, may_be_lost: bool = False) -> None:
-        """Adds an item; without room it is lost, and unless it may be, the feed has overflowed."""
+        """Add an item; without room it is lost, and unless it may be, the feed has overflowed."""
         if len(self._items) < self._limit:
             self._items.append(item)
         elif not may_be_lost:
@@ -52,12 +52,12 @@ class Feed(Generic[T]):
         self._news.set()
 
     def clear(self) -> None:
-        """Forgets the items, and that there were too many."""
+        """Forget the items, and that there were too many."""
         self._items.clear()
         self.overflowed = False
 
     def close(self) -> None:
-        """Ends the feed; what is in the buffer can still be read."""
+        """End the feed; what is in the buffer can still be read."""
         self.closed = True
         self._news.set()
 
@@ -89,7 +89,7 @@ class LiveFeeds:
 
     @contextmanager
     def follow(self, run: str, feed: Feed[Any]) -> Iterator[None]:
-        """Puts every entry of the run and of all runs below it into `feed` while the block runs."""
+        """Put every entry of the run and of all runs below it into `feed` while the block runs."""
 
         def on_entry(stored: Stored) -> None:
             # The rest of the tree is left out: a stream that has nothing to show sends pings.
@@ -112,7 +112,7 @@ class LiveFeeds:
         return self.tail.last_live(tree)
 
     def close_tree(self, tree: str) -> None:
-        """Closes the feeds of a tree that was erased: nothing will happen in it any more."""
+        """Close the feeds of a tree that was erased: nothing will happen in it any more."""
         for followed, feed in self._feeds:
             if followed == tree:
                 feed.close()
@@ -124,7 +124,7 @@ class LiveFeeds:
                 feed.overflow()
 
     def drain(self) -> None:
-        """Closes all feeds; their streams ask the clients to come back."""
+        """Close all feeds; their streams ask the clients to come back."""
         self.draining = True
         for _, feed in self._feeds:
             feed.close()
@@ -185,7 +185,7 @@ class Follower:
         """How the run has ended."""
 
     def on_delta(self, delta: Delta) -> None:
-        """Puts a piece of an answer into the feed; when that is full the piece is lost."""
+        """Put a piece of an answer into the feed; when that is full the piece is lost."""
         if is_within(delta.run, self._run):
             self.feed.put(delta, may_be_lost=True)
 
@@ -233,7 +233,7 @@ class Follower:
         self._state = ended
 
     async def _live(self) -> AsyncIterator[Stored | Delta | Notice]:
-        """Returns when the run has ended, the feed is closed, or the buffer did not suffice."""
+        """Return when the run has ended, the feed is closed, or the buffer did not suffice."""
         while self._state is None:
             taken = await self.feed.take(self._idle_seconds)
             if not taken and not self.feed.closed and not self.feed.overflowed:
@@ -247,7 +247,7 @@ class Follower:
                 return
 
     def _is_news(self, stored: Stored) -> bool:
-        """Takes note of the entry; true when it is to be handed out."""
+        """Take note of the entry; true when it is to be handed out."""
         is_new = stored.seq > self._last
         self._last = max(self._last, stored.seq)
         self._state = self._state or end_state(stored.entry, self._until)

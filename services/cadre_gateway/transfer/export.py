@@ -125,7 +125,7 @@ def parts(ref: str, data: bytes) -> Iterator[BlobPart]:
 
 
 def content_bytes(line: Header | Line) -> int:
-    """How much of a blob or of a journal the line holds."""
+    """Return how much of a blob or of a journal the line holds."""
     match line:
         case BlobPart(data=data):
             return len(data)
@@ -230,7 +230,7 @@ class RunExporter:
         return self._compressed(tree, await self._extent(tree))
 
     async def _extent(self, tree: str) -> _Extent:
-        """Raises a 409 problem when the tree cannot be exported (yet)."""
+        """Raise a 409 problem when the tree cannot be exported (yet)."""
         ended: dict[str, bool] = {}
         entries = last = 0
         # A replica may lag behind the leader.

@@ -86,7 +86,7 @@ class Manifest(NamedTuple):
 
 
 def check(file: Path, max_blob_bytes: int = MAX_BLOB_BYTES) -> Manifest:
-    """Reads a file to its end. Raises BadRunFile for whatever would not be a run that has ended, and for a larger
+    """Read a file to its end. Raises BadRunFile for whatever would not be a run that has ended, and for a larger
     blob."""
     lines = read(file)
     _, header = next(lines)
@@ -252,7 +252,7 @@ class RunWriter:
         """Sequence of the newest entry."""
 
     async def take(self, line: Header | Line) -> None:
-        """Writes what the line holds. Raises a 409 problem when somebody else writes to the run, RetryableError."""
+        """Write what the line holds. Raises a 409 problem when somebody else writes to the run, RetryableError."""
         try:
             match line:
                 case BlobPart(data=data, last=last):
@@ -353,7 +353,7 @@ class RunImporter:
         return found
 
     async def _check_free(self, file: Path, manifest: Manifest, present: StoredHere) -> None:
-        """Raises a 409 problem unless nothing of the run is here, or a part of just this one."""
+        """Raise a 409 problem unless nothing of the run is here, or a part of just this one."""
         tree = manifest.header.tree
         if present:
             same = await asyncio.to_thread(_count_common, file, present)
@@ -366,7 +366,7 @@ class RunImporter:
         )
 
     async def _lift_erasure(self, tree: str) -> None:
-        """Records that a run which was erased here is back, before anything of it is written."""
+        """Record that a run which was erased here is back, before anything of it is written."""
         found = await self.lookup.erasure.lifecycle(tree)
         if found is not None and isinstance(found[1], Erased):
             try:

@@ -31,13 +31,13 @@ class Embedder(Protocol):
         ...
 
     async def query(self, text: str) -> list[float]:
-        """Returns a query's vector. It goes before all documents that wait."""
+        """Return a query's vector. It goes before all documents that wait."""
         ...
 
     async def documents(self, texts: list[str]) -> list[WindowVectors]:
-        """Returns the vectors of each text, in order; a text has one window or more."""
+        """Return the vectors of each text, in order; a text has one window or more."""
         ...
 
     async def close(self) -> None:
-        """Lets go of connections."""
+        """Let go of connections."""
         ...

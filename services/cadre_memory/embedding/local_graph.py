@@ -21,7 +21,7 @@ _EPSILON = 1e-12
 
 
 def build(weights: Path, target: Path) -> None:
-    """Writes the graph of the weights to `target`, atomically."""
+    """Write the graph of the weights to `target`, atomically."""
     graph = _Graph(load_file(weights))
     _encoder(graph)
     inputs = [

@@ -49,7 +49,7 @@ _THREADS = 2
 
 
 def missing() -> str | None:
-    """Returns what is not installed, and how to install it; None when the model can be opened."""
+    """Return what is not installed, and how to install it; None when the model can be opened."""
     lacking = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if lacking:
         return f"{', '.join(lacking)} not installed: pip install 'cadre-agents[local-embeddings]'"
@@ -59,7 +59,7 @@ def missing() -> str | None:
 
 
 def _found() -> dict[str, Path]:
-    """Returns the model's files by name; {} when they are not all there."""
+    """Return the model's files by name; {} when they are not all there."""
     try:
         listed = files(PACKAGE) or []
     except PackageNotFoundError:
@@ -117,13 +117,13 @@ class LocalEmbedder:
         )
 
     async def query(self, text: str) -> list[float]:
-        """Returns the vector of the query's first window; what is longer is cut."""
+        """Return the vector of the query's first window; what is longer is cut."""
         windows = await asyncio.to_thread(self._windows, text)
         async with self._lock.urgent():
             return (await asyncio.to_thread(self._vectors, windows[:1]))[0]
 
     async def documents(self, texts: list[str]) -> list[WindowVectors]:
-        """Returns the vectors of all windows of each text."""
+        """Return the vectors of all windows of each text."""
         found: list[WindowVectors] = []
         for text in texts:
             windows = await asyncio.to_thread(self._windows, text)
@@ -135,7 +135,7 @@ class LocalEmbedder:
         return found
 
     async def close(self) -> None:
-        """Does nothing: there are no connections."""
+        """Do nothing: there are no connections."""
 
     def _windows(self, text: str) -> list[list[int]]:
         whole = self._tokenizer.encode(text)

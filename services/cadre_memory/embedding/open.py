@@ -44,11 +44,11 @@ class EndpointEmbedder:
         self.fingerprint = fingerprint
 
     async def query(self, text: str) -> list[float]:
-        """Returns the query's vector."""
+        """Return the query's vector."""
         return (await self._embed([text]))[0]
 
     async def documents(self, texts: list[str]) -> list[WindowVectors]:
-        """Returns one vector for each text."""
+        """Return one vector for each text."""
         for is_last in (False, True):
             try:
                 return [[vector] for vector in await self._embed(texts)]
@@ -67,7 +67,7 @@ class EndpointEmbedder:
         return True
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._endpoint.close()
 
     async def _embed(self, texts: list[str]) -> list[list[float]]:
@@ -82,7 +82,7 @@ class EndpointEmbedder:
 
 
 async def open_embedder(settings: MemorySettings) -> Embedder | None:
-    """Returns the embedder that the settings ask for; None where there is none to be had, or none wanted.
+    """Return the embedder that the settings ask for; None where there is none to be had, or none wanted.
 
     Waits for an endpoint that was never reached before: without its dimension no index can be opened.
     Raises SetupError.
@@ -101,7 +101,7 @@ async def open_embedder(settings: MemorySettings) -> Embedder | None:
 
 
 def describe(settings: MemorySettings) -> tuple[str, bool]:
-    """Says what `open_embedder` would open, and whether meanings are compared then; opens nothing."""
+    """Say what `open_embedder` would open, and whether meanings are compared then; opens nothing."""
     choice = settings.embeddings
     if _asks_endpoint(settings):
         return f"{settings.embeddings_model} at {_endpoint(settings).shown}", True

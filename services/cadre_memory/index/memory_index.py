@@ -73,7 +73,7 @@ class MemoryIndex:
 
     @classmethod
     async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> Self:
-        """Opens the index; creates the model's collection unless another model's is live.
+        """Open the index; creates the model's collection unless another model's is live.
 
         Memories of another model are read until `migration.migrate` has moved them.
         """
@@ -104,11 +104,11 @@ class MemoryIndex:
         return [alias.removeprefix(begin) for alias in aliases if alias.startswith(begin)]
 
     async def live(self) -> str:
-        """Returns the name of the collection that is read."""
+        """Return the name of the collection that is read."""
         return (await self._current_collections())[0]
 
     async def upsert(self, points: list[tuple[Chunk, Vectors]]) -> None:
-        """Stores points durably: once it returns they survive kill -9. Repeating it changes nothing."""
+        """Store points durably: once it returns they survive kill -9. Repeating it changes nothing."""
         check_points(points, self.schema.dim)
         for part in _batches(points):
 
@@ -132,7 +132,7 @@ class MemoryIndex:
         where: Where,
         limit: int,
     ) -> list[ScoredChunk]:
-        """Returns the best hits first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
+        """Return the best hits first, both legs fused by rank (RRF, k=2); one leg alone keeps its own scores."""
         check_query(sparse, dense, self.schema.dim)
         selector = PointSelector(within=within, where=where)
         condition = condition_of(selector)
@@ -158,7 +158,7 @@ class MemoryIndex:
     async def scroll(
         self, *, within: Within, where: Where, limit: int, after: str | None = None
     ) -> ChunkPage:
-        """Returns a page of at most `limit` chunks; `after` is the `next` of the page before."""
+        """Return a page of at most `limit` chunks; `after` is the `next` of the page before."""
         if after is not None:
             check_id(after)
         selector = PointSelector(within=within, where=where)
@@ -175,7 +175,7 @@ class MemoryIndex:
         return await self._read(scroll)
 
     async def pending(self, limit: int, after: str | None = None) -> ChunkPage:
-        """Returns points whose dense vectors are still to come, by id, for the service's own sweeper."""
+        """Return points whose dense vectors are still to come, by id, for the service's own sweeper."""
         if self.own not in await self.store.collections():
             return ChunkPage([], None)
         waiting = PointSelector(state="pending")
@@ -183,7 +183,7 @@ class MemoryIndex:
         return ChunkPage([vector_index.chunk(*one) for one in found.records], found.next)
 
     async def count(self, *, within: Within, where: Where) -> int:
-        """Returns how many points there are."""
+        """Return how many points there are."""
         selector = PointSelector(within=within, where=where)
         condition_of(selector)  # refuses what must be refused
         if not within.any_of:
@@ -191,18 +191,18 @@ class MemoryIndex:
         return await self._read(lambda live: self.store.count(live, selector))
 
     async def delete(self, *, within: Within, where: Where) -> int:
-        """Removes points from every collection, expired ones too (hidden is not gone), verifies that none is left, and
+        """Remove points from every collection, expired ones too (hidden is not gone), verify that none is left, and
         returns how many there were."""
         selector = PointSelector(within=msgspec.structs.replace(within, at=None), where=where)
         condition_of(selector)  # refuses what must be refused
         return await self._delete(selector) if within.any_of else 0
 
     async def expire(self, at: float) -> int:
-        """Removes from every collection what has expired by then (Unix seconds); returns how many points that was."""
+        """Remove from every collection what has expired by then (Unix seconds); returns how many points that was."""
         return await self._delete(PointSelector(expired_by=at))
 
     async def status(self) -> IndexStatus:
-        """Returns the state of the index."""
+        """Return the state of the index."""
         aliases = await self.store.aliases()
         live = await self.live()
         return IndexStatus(
@@ -214,11 +214,11 @@ class MemoryIndex:
         )
 
     async def close(self) -> None:
-        """Closes the engine. The index cannot be used any more."""
+        """Close the engine. The index cannot be used any more."""
         await self.store.close()
 
     async def _put(self, collection: str, points: list[tuple[Chunk, Vectors]]) -> None:
-        """Stores those that are not there yet: replacing a point would cost it the vectors that it got since."""
+        """Store those that are not there yet: replacing a point would cost it the vectors that it got since."""
         ids = [chunk.id for chunk, _ in points]
         known = await self.digests(collection, ids)
         made = [self._point(collection, chunk, vectors) for chunk, vectors in points]
@@ -238,12 +238,12 @@ class MemoryIndex:
         return Point(chunk.id, fields, vectors.sparse, dense)
 
     async def digests(self, collection: str, ids: list[str]) -> dict[str, dict[str, str]]:
-        """Returns `hash` and `embed_state` of those points that are there, by id."""
+        """Return `hash` and `embed_state` of those points that are there, by id."""
         found = await self.store.scroll(collection, PointSelector(ids=ids), limit=len(ids), fields=_DIGEST)
         return {one.id: one.payload for one in found.records}
 
     async def _delete(self, selector: PointSelector) -> int:
-        """Removes from the live collection first: a migration then finds that its copy's source is gone."""
+        """Remove from the live collection first: a migration then find that its copy's source is gone."""
         gone = 0
 
         async def delete(collection: str) -> None:
@@ -266,7 +266,7 @@ class MemoryIndex:
     async def _write_to_all(
         self, listed: Callable[[], Awaitable[list[str]]], write: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Writes to all collections that `listed` names, and again when it names others afterwards.
+        """Write to all collections that `listed` names, and again when it names others afterwards.
 
         So a collection that appears meanwhile gets it too, however many processes there are.
         """
@@ -290,7 +290,7 @@ class MemoryIndex:
         raise IndexUnavailable("the collections change faster than they can be read: try again")
 
     async def _current_collections(self) -> list[str]:
-        """Returns the live collection, and the one that memories move to."""
+        """Return the live collection, and the one that memories move to."""
         aliases = await self.store.aliases()
         if self.live_alias not in aliases:
             raise IndexUnavailable(f"{self.live_alias} names no collection: somebody removed it; start again")
@@ -298,7 +298,7 @@ class MemoryIndex:
         return [name for name in named if name is not None]
 
     async def _all_collections(self) -> list[str]:
-        """Returns the live collection first, then all others that may hold the same memories."""
+        """Return the live collection first, then all others that may hold the same memories."""
         live = await self.live()
         rest = [
             name for name in await self.store.collections() if vector_index.is_collection(name, self.prefix)
@@ -307,7 +307,7 @@ class MemoryIndex:
 
 
 def _check(condition: Condition, record: PointRecord) -> None:
-    """Raises IndexUnavailable for a point that the filter should have left out, whatever the engine's reason."""
+    """Raise IndexUnavailable for a point that the filter should have left out, whatever the engine's reason."""
     if not admits(condition, record.id, record.payload):
         log.error("the engine returned point %s, which its filter leaves out", record.id)
         raise IndexUnavailable("the engine returned a memory that the caller may not see: nothing is shown")

@@ -57,7 +57,7 @@ class QdrantStore(Store):
 
     @classmethod
     def server(cls, url: str, api_key: str = "") -> Self:
-        """Returns a store on a server, which it asks over REST: one port, whatever is in between."""
+        """Return a store on a server, which it asks over REST: one port, whatever is in between."""
         if api_key and url.startswith("http://"):
             log.warning(
                 "the key of the Qdrant server travels in the open: https:// if it leaves this machine"
@@ -75,7 +75,7 @@ class QdrantStore(Store):
         return cls(client)
 
     async def version(self) -> tuple[int, ...]:
-        """Returns the server's version."""
+        """Return the server's version."""
         async with _translated_errors("asking for its version"):
             text = (await self._client.info()).version
         return tuple(int(part) for part in text.split("-")[0].split(".") if part.isdecimal())
@@ -209,7 +209,7 @@ class QdrantStore(Store):
             ).count
 
     async def delete(self, collection: str, selector: PointSelector) -> int:
-        """Removes points by ids that were read with the filter: what is counted is what is removed."""
+        """Remove points by ids that were read with the filter: what is counted is what is removed."""
         gone = 0
         while records := (
             await self.scroll(collection, selector, limit=_PAGE_POINTS, fields=["hash"])
@@ -271,7 +271,7 @@ def _sparse(sparse: SparseVector) -> models.SparseVector:
 
 @contextlib.asynccontextmanager
 async def _translated_errors(doing: str) -> AsyncIterator[None]:
-    """Raises the client's failures as what the caller must do: IndexUnavailable, CollectionGone or IndexRefused."""
+    """Raise the client's failures as what the caller must do: IndexUnavailable, CollectionGone or IndexRefused."""
     try:
         yield
     except UnexpectedResponse as error:
@@ -286,7 +286,7 @@ async def _translated_errors(doing: str) -> AsyncIterator[None]:
 
 
 def collection_parameters(collection: str) -> dict[str, Any]:
-    """Returns the keywords of `create_collection`.
+    """Return the keywords of `create_collection`.
 
     One graph per owner (`m` is 0, `payload_m` is not): nobody searches over everybody's memories. Filters on fields
     without an index are forbidden, so that a mistake fails in a test and not in a large collection.
@@ -313,7 +313,7 @@ def collection_parameters(collection: str) -> dict[str, Any]:
 
 
 def payload_indexes() -> dict[str, models.KeywordIndexParams | models.FloatIndexParams]:
-    """Returns the index of each indexed field; the owner is the tenant."""
+    """Return the index of each indexed field; the owner is the tenant."""
     keyword, number = models.KeywordIndexType.KEYWORD, models.FloatIndexType.FLOAT
     return {
         vector_index.OWNER: models.KeywordIndexParams(type=keyword, is_tenant=True),

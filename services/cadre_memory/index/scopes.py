@@ -30,14 +30,14 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin = Origin()
 
     def owner(self, scope: MemoryScope) -> tuple[str, str] | None:
-        """Returns the field and value that make a memory of the scope this caller's; None without an owner."""
+        """Return the field and value that make a memory of the scope this caller's; None without an owner."""
         field = OWNER_OF[scope]
         value = getattr(self if field in ("tree", "agent") else self.origin, field)
         return (field, value) if value else None
 
 
 def caller_of(call: ToolCall, address: Address) -> Caller:
-    """Returns who made a call that came by a subject of this address, which alone says who sent it.
+    """Return who made a call that came by a subject of this address, which alone says who sent it.
 
     Raises UnreadableMessage when the call says anything else.
     """
@@ -59,33 +59,33 @@ def caller_of(call: ToolCall, address: Address) -> Caller:
 
 
 def reading(caller: Caller, at: float) -> Within:
-    """Returns what the caller may recall: the scopes that its origin names, as far as it has an owner for them."""
+    """Return what the caller may recall: the scopes that its origin names, as far as it has an owner for them."""
     return Within(any_of=_clauses(caller, list(caller.origin.reads)), at=at)
 
 
 def writing(caller: Caller) -> MemoryScope:
-    """Returns the scope of what the caller remembers: `run` when it has no owner for the one that it asks for."""
+    """Return the scope of what the caller remembers: `run` when it has no owner for the one that it asks for."""
     wanted = caller.origin.writes
     return wanted if caller.owner(wanted) is not None else "run"
 
 
 def forgetting(caller: Caller) -> Within:
-    """Returns what the caller may remove: what it could have written, expired memories too."""
+    """Return what the caller may remove: what it could have written, expired memories too."""
     return Within(any_of=_clauses(caller, list(dict.fromkeys(["run", writing(caller)]))))
 
 
 def of_tree(tree: str) -> Within:
-    """Returns the memories that end with their tree of runs."""
+    """Return the memories that end with their tree of runs."""
     return Within(any_of=[Clause({"scope": "run", "tree": tree})])
 
 
 def everything(at: float | None = None) -> Within:
-    """Returns every memory, for the service's own housekeeping."""
+    """Return every memory, for the service's own housekeeping."""
     return Within(any_of=[Clause({"scope": scope}) for scope in SCOPES], at=at)
 
 
 def selected(selection: Selection, at: float | None = None) -> Within:
-    """Returns what a person's request means. Raises MemoryRefused when it does not say whose memories those are."""
+    """Return what a person's request means. Raises MemoryRefused when it does not say whose memories those are."""
     given = {
         field: value
         for field in ("agent", "team", "user", "session")
@@ -126,6 +126,6 @@ def _session_of(caller: Caller) -> str:
 
 
 def _step(call: str) -> int:
-    """Returns the step in a call's id, which is `<run>_<step>_<index>`."""
+    """Return the step in a call's id, which is `<run>_<step>_<index>`."""
     step = call.split("_")[-2]
     return int(step) if step.isdecimal() else 0

@@ -116,7 +116,7 @@ class Columns:
 
     @property
     def wasteful(self) -> bool:
-        """Whether most slots are of points that were removed."""
+        """Return whether most slots are of points that were removed."""
         return len(self.ids) > 2 * len(self._slots) + 1000
 
     def number_of(self, id: str) -> int | None:

@@ -132,7 +132,7 @@ class IndexStatus(NamedTuple):
     dense: bool
     """Whether searches use dense vectors: not without embeddings, and not before a new model's have all been made."""
     moving: bool
-    """Whether the points are being embedded anew for another model."""
+    """True if the points are being embedded anew for another model."""
 
 
 _MAX_NUMBER = 3.0e38
@@ -142,7 +142,7 @@ _TOKEN_IDS = range(2**32)
 
 
 def check_points(points: Iterable[tuple[Chunk, Vectors]], dim: int | None) -> None:
-    """Raises IndexRefused when a point cannot be stored in a collection of `dim` dimensions (None: words only)."""
+    """Raise IndexRefused when a point cannot be stored in a collection of `dim` dimensions (None: words only)."""
     for chunk, vectors in points:
         check_id(chunk.id)
         _check_sparse(chunk.id, vectors.sparse)
@@ -158,7 +158,7 @@ def check_points(points: Iterable[tuple[Chunk, Vectors]], dim: int | None) -> No
 
 
 def check_dense(vectors: Mapping[str, list[list[float]]], dim: int | None) -> None:
-    """Raises IndexRefused when dense vectors, given by the point's id, do not have `dim` dimensions each."""
+    """Raise IndexRefused when dense vectors, given by the point's id, do not have `dim` dimensions each."""
     for id, windows in vectors.items():
         check_id(id)
         if not windows:
@@ -167,7 +167,7 @@ def check_dense(vectors: Mapping[str, list[list[float]]], dim: int | None) -> No
 
 
 def check_query(sparse: SparseVector | None, dense: list[float] | None, dim: int | None) -> None:
-    """Raises IndexRefused when a query cannot be searched for in a collection of `dim` dimensions."""
+    """Raise IndexRefused when a query cannot be searched for in a collection of `dim` dimensions."""
     if sparse is not None:
         _check_sparse("of the query", sparse)
     if dense is not None:
@@ -175,7 +175,7 @@ def check_query(sparse: SparseVector | None, dense: list[float] | None, dim: int
 
 
 def check_id(id: str) -> None:
-    """Raises IndexRefused for anything but a UUID in its usual form."""
+    """Raise IndexRefused for anything but a UUID in its usual form."""
     try:
         usual = str(UUID(id))
     except ValueError:
@@ -267,7 +267,7 @@ class Schema(NamedTuple):
     """Dimensions of the dense vectors; None without embeddings."""
 
     def collection(self, prefix: str) -> str:
-        """Returns the collection's name: `<prefix>__<model>-<digest of the fingerprint>__<dim>__s<version>`."""
+        """Return the collection's name: `<prefix>__<model>-<digest of the fingerprint>__<dim>__s<version>`."""
         slug = re.sub(r"[^a-z0-9]+", "-", self.model.lower()).strip("-")[:40] or "model"
         digest = hashlib.sha256(self.fingerprint.encode()).hexdigest()[:8]
         named = LEXICAL if self.dim is None else f"{slug}-{digest}"
@@ -275,13 +275,13 @@ class Schema(NamedTuple):
 
 
 def is_collection(name: str, prefix: str) -> bool:
-    """Returns whether a collection of this name holds memories under the prefix."""
+    """Return whether a collection of this name holds memories under the prefix."""
     match = _NAME.fullmatch(name)
     return match is not None and match["prefix"] == prefix
 
 
 def dim_of(collection: str) -> int | None:
-    """Returns the dimensions of the collection's dense vectors; None when it has none."""
+    """Return the dimensions of the collection's dense vectors; None when it has none."""
     match = _NAME.fullmatch(collection)
     assert match is not None, collection
     return None if match["dim"] == LEXICAL else int(match["dim"])
@@ -294,7 +294,7 @@ def owner(scope: str, name: str, user: str = "", root: str = "") -> str:
 
 
 def payload(chunk: Chunk) -> dict[str, Any]:
-    """Returns the fields of a point's payload: all of the chunk but its id, which is the point's, and the owner."""
+    """Return the fields of a point's payload: all of the chunk but its id, which is the point's, and the owner."""
     fields: dict[str, Any] = msgspec.to_builtins(chunk)
     del fields["id"]
     return {
@@ -304,7 +304,7 @@ def payload(chunk: Chunk) -> dict[str, Any]:
 
 
 def chunk(id: str, payload: dict[str, Any]) -> Chunk:
-    """Returns the chunk that `payload` was made from. Raises IndexUnavailable when this version cannot read it."""
+    """Return the chunk that `payload` was made from. Raises IndexUnavailable when this version cannot read it."""
     try:
         return msgspec.convert({**payload, "id": id}, Chunk)
     except msgspec.ValidationError as error:
@@ -374,35 +374,35 @@ class Store(Protocol):
     backend: Backend
 
     async def collections(self) -> list[str]:
-        """Returns the names of all collections."""
+        """Return the names of all collections."""
         ...
 
     async def create(self, collection: str) -> None:
-        """Creates a collection with its indexes; completes one that is there already."""
+        """Create a collection with its indexes; completes one that is there already."""
         ...
 
     async def drop(self, collection: str) -> None:
-        """Removes a collection with all its points; does nothing when it is not there."""
+        """Remove a collection with all its points; does nothing when it is not there."""
         ...
 
     async def aliases(self) -> dict[str, str]:
-        """Returns the collection that each alias names."""
+        """Return the collection that each alias names."""
         ...
 
     async def set_aliases(self, aliases: dict[str, str | None]) -> None:
-        """Sets aliases, removes those to None; all at once, so that nobody sees a state in between."""
+        """Set aliases, remove those to None; all at once, so that nobody sees a state in between."""
         ...
 
     async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
-        """Stores points; replaces those that are there, or with `only_new` leaves them as they are."""
+        """Store points; replaces those that are there, or with `only_new` leaves them as they are."""
         ...
 
     async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
-        """Adds dense vectors to points by id and marks them `done`; passes over ids that are not there any more."""
+        """Add dense vectors to points by id and mark them `done`; passes over ids that are not there any more."""
         ...
 
     async def search(self, collection: str, query: Query, selector: PointSelector) -> list[ScoredPoint]:
-        """Returns the best points first."""
+        """Return the best points first."""
         ...
 
     async def scroll(
@@ -414,19 +414,19 @@ class Store(Protocol):
         after: str | None = None,
         fields: list[str] | None = None,
     ) -> RecordPage:
-        """Returns points by id, each with these fields of its payload, or all of them."""
+        """Return points by id, each with these fields of its payload, or all of them."""
         ...
 
     async def count(self, collection: str, selector: PointSelector) -> int:
-        """Returns how many points there are."""
+        """Return how many points there are."""
         ...
 
     async def delete(self, collection: str, selector: PointSelector) -> int:
-        """Removes points and returns how many there were."""
+        """Remove points and return how many there were."""
         ...
 
     async def close(self) -> None:
-        """Lets go of the engine. The store cannot be used any more."""
+        """Let go of the engine. The store cannot be used any more."""
         ...
 
 
@@ -493,7 +493,7 @@ class PointSelector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 def condition_of(selector: PointSelector) -> Condition:
-    """Returns the selector as one condition. Raises IndexRefused for a clause that lets through more than was meant."""
+    """Return the selector as one condition. Raises IndexRefused for a clause that lets through more than was meant."""
     parts: list[Condition] = []
     if selector.within is not None:
         parts += [visible(selector.within), *_unexpired(selector.within.at)]
@@ -508,7 +508,7 @@ def condition_of(selector: PointSelector) -> Condition:
 
 
 def visible(within: Within) -> Condition:
-    """Returns the clauses alone as a condition.
+    """Return the clauses alone as a condition.
 
     It is also the corpus that a word's rarity is counted in, so that no owner learns of another's memories.
     """
@@ -559,7 +559,7 @@ def _asked(where: Where) -> list[Condition]:
 
 
 def admits(condition: Condition, id: str, payload: Mapping[str, Any]) -> bool:
-    """Returns whether a point fits, decided without any engine."""
+    """Return whether a point fits, decided without any engine."""
     match condition:
         case Equal(field, value):
             return bool(payload.get(field) == value)

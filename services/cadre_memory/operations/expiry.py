@@ -21,7 +21,7 @@ EXPIRE_EVERY_SECONDS = 600.0
 
 
 async def expire_periodically(index: MemoryIndex, clock: Clock) -> None:
-    """Removes what has expired, every EXPIRE_EVERY_SECONDS, until it is cancelled."""
+    """Remove what has expired, every EXPIRE_EVERY_SECONDS, until it is cancelled."""
     while True:
         try:
             if gone := await index.expire(clock.now()):
@@ -40,12 +40,12 @@ class ErasureListener:
         self._erased = EndedRuns()
 
     async def forget_if_erased(self, tree: str) -> None:
-        """Removes what was stored only after its tree had been erased."""
+        """Remove what was stored only after its tree had been erased."""
         if self._erased.covers(tree):
             await self._index.delete(within=scopes.of_tree(tree), where=Where())
 
     async def handle(self, delivery: Delivery) -> None:
-        """Removes the memories of scope `run` of an erased tree; those that others share stay."""
+        """Remove the memories of scope `run` of an erased tree; those that others share stay."""
         try:
             lifecycle: Lifecycle = decode(delivery.data, Lifecycle)
             if isinstance(lifecycle, Erased):

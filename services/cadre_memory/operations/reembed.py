@@ -134,7 +134,7 @@ async def _begin(index: MemoryIndex) -> None:
 
 
 async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[int, int]:
-    """Returns how many copies were stored, and how many of them were removed again."""
+    """Return how many copies were stored, and how many of them were removed again."""
     copied = overtaken = 0
     async for records in _pages(index, source, BATCH_CHUNKS):
         known = await index.digests(index.own, [one.id for one in records])
@@ -158,7 +158,7 @@ async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[i
 async def _store(
     index: MemoryIndex, points: list[tuple[Chunk, Vectors]], known: dict[str, dict[str, str]]
 ) -> None:
-    """Stores what is not there, as what was written meanwhile is newer; replaces what differs from its source."""
+    """Store what is not there, as what was written meanwhile is newer; replaces what differs from its source."""
     made = [
         (msgspec.structs.replace(chunk, embed_state="done" if vectors.dense else "lexical"), vectors)
         for chunk, vectors in points
@@ -175,7 +175,7 @@ async def _store(
 
 
 async def _remove_overtaken(index: MemoryIndex, source: str) -> int:
-    """Removes all copies without a source, also those that a kill kept from being checked when they were copied."""
+    """Remove all copies without a source, also those that a kill kept from being checked when they were copied."""
     removed = 0
     async for records in _pages(index, index.own, _PAGE_IDS, fields=["hash"]):
         removed += await _remove_without_source(index, source, [one.id for one in records])

@@ -24,7 +24,7 @@ class SearchOutcome(NamedTuple):
 
     hits: list[ScoredChunk]
     degraded: bool
-    """Whether meanings were not compared with all memories."""
+    """True if meanings were not compared with all memories."""
     why: str
     """Why that was so; empty when it was not."""
 
@@ -49,7 +49,7 @@ class Searcher:
     async def search(
         self, query: str, within: Within, where: Where, k: int, min_score: float | None = None
     ) -> SearchOutcome:
-        """Returns at most `k` hits, the best first, no text twice. Raises what the index raises."""
+        """Return at most `k` hits, the best first, no text twice. Raises what the index raises."""
         query = query[:_MAX_QUERY_CHARS]
         dense, why = await self._vector(query)
         words = encode_query(query)
@@ -70,7 +70,7 @@ class Searcher:
         return SearchOutcome(good[:k], bool(why), said)
 
     async def _vector(self, query: str) -> tuple[list[float] | None, str]:
-        """Returns the vector, or why there is none."""
+        """Return the vector, or why there is none."""
         if self.embedder is None:
             return None, NO_EMBEDDINGS
         if (problem := self.problem()) is not None:
@@ -87,7 +87,7 @@ class Searcher:
 
 
 def _different(found: list[ScoredChunk]) -> list[ScoredChunk]:
-    """Returns the best hit of each text, in their order."""
+    """Return the best hit of each text, in their order."""
     best: dict[str, ScoredChunk] = {}
     for hit in found:
         best.setdefault(hit.chunk.hash, hit)

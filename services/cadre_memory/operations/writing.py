@@ -36,7 +36,7 @@ class ChunkEmbedder:
         self._has_told = False
 
     async def embed(self, chunks: list[Chunk]) -> list[WindowVectors]:
-        """Returns the vectors of each chunk; none for one whose text the model will not take, however short.
+        """Return the vectors of each chunk; none for one whose text the model will not take, however short.
 
         Raises ModelUnavailable, and ModelRefused when it refuses the caller.
         """
@@ -110,7 +110,7 @@ class Sweeper:
         """Why vectors cannot be had at this moment."""
 
     def lack(self) -> str:
-        """Says which memories no meaning is compared with, and why; empty when it is with all that the model takes."""
+        """Say which memories no meaning is compared with, and why; empty when it is with all that the model takes."""
         if self.problem is not None:
             return f"of what was stored last only words were compared: {self.problem}"
         if refused := len(self._refused):
@@ -120,15 +120,15 @@ class Sweeper:
         return ""
 
     def retry_now(self) -> None:
-        """Ends a pause after a failure: the model has just answered somebody."""
+        """End a pause after a failure: the model has just answered somebody."""
         self._well.set()
 
     def wake(self) -> None:
-        """Ends the wait for news: something was stored that is pending."""
+        """End the wait for news: something was stored that is pending."""
         self._news.set()
 
     async def run(self) -> None:
-        """Embeds round after round until it is cancelled."""
+        """Embed round after round until it is cancelled."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             if self._after is None:
@@ -151,7 +151,7 @@ class Sweeper:
                 await _wait_for(self._news, IDLE_SECONDS)
 
     async def _sweep(self) -> bool:
-        """Embeds one batch; returns whether the round goes on. Refused points stay pending, and are passed over."""
+        """Embed one batch; returns whether the round goes on. Refused points stay pending, and are passed over."""
         page = await self._index.pending(self._batch, self._after)
         if chunks := [chunk for chunk in page.chunks if chunk.id not in self._refused]:
             found_windows = zip(chunks, await self._embedder.embed(chunks), strict=True)
@@ -175,13 +175,13 @@ class Sweeper:
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:
-    """Waits for the event, at most so long."""
+    """Wait for the event, at most so long."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
 
 def _pause_after(error: CadreError, pause: float) -> float:
-    """Returns the seconds to wait: what the endpoint asks for, when that is longer."""
+    """Return the seconds to wait: what the endpoint asks for, when that is longer."""
     asked: float | None = getattr(error, "retry_after", None)
     return pause if asked is None else max(pause, asked)
 
@@ -208,13 +208,13 @@ class Writer:
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue(_MAX_WAITING_JOBS)
 
     async def store(self, points: list[ChunkVectors]) -> None:
-        """Stores points; they are durable when this returns. Raises what the index raises for them."""
+        """Store points; they are durable when this returns. Raises what the index raises for them."""
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         await self._jobs.put(_Job(points, stored))
         await stored
 
     async def run(self) -> None:
-        """Stores batch after batch until it is cancelled."""
+        """Store batch after batch until it is cancelled."""
         while True:
             # While one batch is stored the next one gathers: under load they are full, else nobody waits.
             jobs = [await self._jobs.get()]

@@ -35,19 +35,19 @@ class About(NamedTuple):
 
 
 def chunk_id(memory: str, index: int) -> str:
-    """Returns the UUID of a chunk. It is derived, so a text that is stored twice under one id is stored once."""
+    """Return the UUID of a chunk. It is derived, so a text that is stored twice under one id is stored once."""
     return str(uuid5(_NAMES, f"{memory}/{index}"))
 
 
 def content_hash(text: str) -> str:
-    """Returns the SHA-256 of the text with every run of blanks as one, and none at its ends."""
+    """Return the SHA-256 of the text with every run of blanks as one, and none at its ends."""
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
 
 
 def chunks_of(
     texts: list[str], memory: str, caller: Caller, about: About, embed_state: EmbedState = "lexical"
 ) -> list[Chunk]:
-    """Returns the points of one memory, made of the pieces of its text."""
+    """Return the points of one memory, made of the pieces of its text."""
     origin = caller.origin
     return [
         Chunk(
@@ -72,7 +72,7 @@ def chunks_of(
 
 
 def same_fields(chunk: Chunk, shown: type[msgspec.Struct]) -> dict[str, Any]:
-    """Returns those fields of the chunk that a struct in which it is shown has too."""
+    """Return those fields of the chunk that a struct in which it is shown has too."""
     return {field: getattr(chunk, field) for field in shown.__struct_fields__ if hasattr(chunk, field)}
 
 
@@ -95,7 +95,7 @@ class Workers(NamedTuple):
 
 
 async def keep_text(text: str, memory: str, caller: Caller, about: About, workers: Workers) -> int:
-    """Stores the text under the id `memory` and returns in how many chunks; 0 for blanks alone, which are not stored.
+    """Store the text under the id `memory` and return in how many chunks; 0 for blanks alone, which are not stored.
 
     They are durable then. The first chunk is stored last: where it is, all are. Raises what the index raises.
     """
@@ -112,7 +112,7 @@ async def keep_text(text: str, memory: str, caller: Caller, about: About, worker
 
 
 async def keep_chunks(chunks: list[Chunk], workers: Workers) -> None:
-    """Stores the points of an export, last chunks first. Raises what the index raises."""
+    """Store the points of an export, last chunks first. Raises what the index raises."""
     ordered = sorted(chunks, key=lambda chunk: -chunk.index)
     await workers.writer.store([(chunk, await _sparse_only(chunk)) for chunk in ordered])
     for tree in {chunk.tree for chunk in chunks}:
@@ -129,7 +129,7 @@ async def _sparse_only(chunk: Chunk) -> Vectors:
 
 
 def split_text(text: str) -> list[str]:
-    """Returns the pieces: none for blanks alone, else at least one. Takes about a second the first time."""
+    """Return the pieces: none for blanks alone, else at least one. Takes about a second the first time."""
     with _splitting:
         return _splitter().chunks(text)
 

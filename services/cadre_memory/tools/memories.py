@@ -194,7 +194,7 @@ class ResourceSearch:
         self._workspace_of = workspace_of
 
     async def query(self, wanted: QueryResources, caller: Caller, now: float) -> Any:
-        """Returns the tool's output, a `Resources`. Raises what the index, the bus and the blob store raise."""
+        """Return the tool's output, a `Resources`. Raises what the index, the bus and the blob store raise."""
         workspace = self._workspace_of(caller)
         files = [file for file in await workspace.files() if _is_wanted(file.path, wanted.paths)]
         skipped: dict[str, str] = {}
@@ -223,7 +223,7 @@ class ResourceSearch:
         return msgspec.to_builtins(Resources(hits=hits, skipped=skipped, degraded=outcome.degraded, why=why))
 
     async def _store(self, file: FileEntry, workspace: Workspace, caller: Caller, now: float) -> str:
-        """Stores the passages of this version unless that is done; returns why it cannot be searched, if so."""
+        """Store the passages of this version unless that is done; returns why it cannot be searched, if so."""
         resource = _resource_id(caller.tree, file)
         within = scopes.of_tree(caller.tree)
         known = await self._index.scroll(within=within, where=Where(ids=[chunk_id(resource, 0)]), limit=1)
@@ -250,7 +250,7 @@ class ResourceSearch:
 
 
 def _resource_id(tree: str, file: FileEntry) -> str:
-    """Returns the id under which the passages of this version of a file are stored."""
+    """Return the id under which the passages of this version of a file are stored."""
     path = hashlib.sha256(file.path.encode()).hexdigest()[:16]
     return f"{tree}_resource_{path}_{file.version}"
 
@@ -263,7 +263,7 @@ def _is_wanted(path: str, paths: list[str] | None) -> bool:
 
 
 def read_text(data: bytes) -> str | None:
-    """Returns the text of a file in UTF-8, or in UTF-16 with its mark; None for one that is no text."""
+    """Return the text of a file in UTF-8, or in UTF-16 with its mark; None for one that is no text."""
     encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
@@ -280,7 +280,7 @@ class InvalidCall(Exception):
     """The arguments are not what the tool takes; the caller's model reads why."""
 
     def as_error(self) -> ErrorInfo:
-        """Returns the error that the run gets."""
+        """Return the error that the run gets."""
         return ErrorInfo("invalid-call", str(self))
 
 
@@ -296,7 +296,7 @@ class Memories:
         self._keep_seconds = keep_seconds
 
     async def call(self, tool: str, arguments: dict[str, Any], caller: Caller, at: float, now: float) -> Any:
-        """Returns the tool's output. `at` is when the call was made, Unix seconds.
+        """Return the tool's output. `at` is when the call was made, Unix seconds.
 
         Raises InvalidCall, and what the index raises.
         """
@@ -336,7 +336,7 @@ class Memories:
 
 
 def parse_arguments(tool: str, arguments: dict[str, Any]) -> Arguments:
-    """Returns the arguments of a call of a tool. Raises InvalidCall."""
+    """Return the arguments of a call of a tool. Raises InvalidCall."""
     try:
         return msgspec.convert(arguments, ARGUMENTS[tool])
     except msgspec.ValidationError as error:
@@ -345,7 +345,7 @@ def parse_arguments(tool: str, arguments: dict[str, Any]) -> Arguments:
 
 
 def recalled_hit(hit: ScoredChunk) -> RecalledHit:
-    """Returns the hit as an agent recalls it."""
+    """Return the hit as an agent recalls it."""
     return RecalledHit(**same_fields(hit.chunk, RecalledHit), score=hit.score, at=hit.chunk.created_at)
 
 
@@ -378,7 +378,7 @@ class CallHandler:
         self.meters = Meters(on=False)
 
     async def handle(self, delivery: Delivery) -> None:
-        """Acks once the memory is durable and the answer, if one is awaited, is in the run's inbox."""
+        """Ack once the memory is durable and the answer, if one is awaited, is in the run's inbox."""
         await self._calls.handle(delivery)
 
     async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any]:

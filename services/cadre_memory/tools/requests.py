@@ -61,7 +61,7 @@ class RequestHandlers:
         self._clock = clock
 
     def by_verb(self) -> dict[str, Answer]:
-        """Returns the method that answers each verb."""
+        """Return the method that answers each verb."""
         return {
             "search": self.search,
             "list": self.list,
@@ -73,7 +73,7 @@ class RequestHandlers:
         }
 
     async def search(self, request: SearchRequest) -> Found:
-        """Returns what fits the query best."""
+        """Return what fits the query best."""
         within = scopes.selected(request.selection, self._clock.now())
         if not request.query.strip():
             raise MemoryRefused("the query is empty: say what to look for")
@@ -83,22 +83,22 @@ class RequestHandlers:
         return Found(hits=hits, degraded=found.degraded, why=found.why)
 
     async def list(self, request: ListRequest) -> Listed:
-        """Returns a page of memories that have not expired."""
+        """Return a page of memories that have not expired."""
         return await self._page(request, scopes.selected(request.selection, self._clock.now()))
 
     async def export(self, request: ListRequest) -> Listed:
-        """Returns a page of memories, expired ones too."""
+        """Return a page of memories, expired ones too."""
         return await self._page(request, scopes.selected(request.selection))
 
     async def import_all(self, request: ImportRequest) -> ImportedMemories:
-        """Keeps what an export has; it is embedded anew, by the model of this service."""
+        """Keep what an export has; it is embedded anew, by the model of this service."""
         _bounded("memories", len(request.memories))
         state: EmbedState = "lexical" if self._sweeper is None else "pending"
         await keep_chunks([imported_chunk(one, state) for one in request.memories], self._workers)
         return ImportedMemories(kept=len(request.memories))
 
     async def show(self, request: ShowRequest) -> Listed:
-        """Returns the chunks of one memory in order, as many as fit in an answer."""
+        """Return the chunks of one memory in order, as many as fit in an answer."""
         at = first = _place(request.after)
         chunks: list[Chunk] = []
         size = 0
@@ -114,7 +114,7 @@ class RequestHandlers:
         return Listed(memories=[remembered(one) for one in chunks], next=None)
 
     async def _chunks(self, memory: str, at: int) -> Sequence[Chunk]:
-        """Returns some chunks of a memory from this one on, in order.
+        """Return some chunks of a memory from this one on, in order.
 
         They are read by their ids, which are derived: a scroll by itself goes in the order of those.
         """
@@ -125,7 +125,7 @@ class RequestHandlers:
         return sorted(page.chunks, key=lambda chunk: chunk.index)
 
     async def forget(self, request: ForgetRequest) -> Receipt:
-        """Removes memories once that is confirmed, expired ones too; says how many there are otherwise."""
+        """Remove memories once that is confirmed, expired ones too; says how many there are otherwise."""
         if (request.memory is None) == (request.selection is None):
             raise MemoryRefused("name one memory, or give a selection")
         within, where = scopes.everything(), Where()
@@ -145,7 +145,7 @@ class RequestHandlers:
         )
 
     async def stats(self, _: StatsRequest) -> Stats:
-        """Returns how many chunks there are, and how they are searched."""
+        """Return how many chunks there are, and how they are searched."""
         condition = await self._index.status()
         chunks: dict[str, int] = {
             scope: await self._index.count(within=Within(any_of=[Clause({"scope": scope})]), where=Where())
@@ -162,7 +162,7 @@ class RequestHandlers:
         )
 
     def degraded(self) -> str:
-        """Returns why only words are compared at this moment; empty when meanings are too."""
+        """Return why only words are compared at this moment; empty when meanings are too."""
         if self._embedder is None or self._sweeper is None:
             return NO_EMBEDDINGS
         return self._reembedder.problem or self._sweeper.problem or ""
@@ -179,7 +179,7 @@ class RequestHandlers:
 
 
 def remembered(chunk: Chunk, score: float | None = None) -> Remembered:
-    """Returns the chunk as it is shown to people."""
+    """Return the chunk as it is shown to people."""
     return Remembered(
         **same_fields(chunk, Remembered),
         at=chunk.created_at,
@@ -219,7 +219,7 @@ def _size(chunks: list[Chunk]) -> int:
 
 
 def imported_chunk(one: Remembered, state: EmbedState) -> Chunk:
-    """Returns the point that the line of an export was made from, still without its vectors. Raises MemoryRefused."""
+    """Return the point that the line of an export was made from, still without its vectors. Raises MemoryRefused."""
     if one.id != chunk_id(one.memory, one.index):
         raise MemoryRefused(
             f"{one.id} is not chunk {one.index} of {one.memory!r}: import lines as they were exported"

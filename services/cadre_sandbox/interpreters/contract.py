@@ -96,7 +96,7 @@ class BlockRequest:
     authorized_builtins: Sequence[str] = ()
     """Builtins that are refused otherwise: open, eval, exec, compile, …; `*` allows them all, and every attribute."""
     final_answer: bool = True
-    """Whether the code may call `final_answer(value)`."""
+    """True if the code may call `final_answer(value)`."""
     seed: str = ""
     """Same seed, same chance: of random, uuid, secrets, numpy. Different for each block, the same in its replay."""
     limits: BlockLimits = field(default_factory=BlockLimits)

@@ -241,7 +241,7 @@ async def read_frame(text: bytes, body: bytes) -> Frame:
 
 
 async def off_loop(size: int, work: Callable[[], T]) -> T:
-    """What the work returns, done in a thread where the frame that it is about has a header of many bytes."""
+    """Return what the work returns, done in a thread where the frame that it is about has a header of many bytes."""
     return await asyncio.to_thread(work) if size > _SMALL_BYTES else work()
 
 

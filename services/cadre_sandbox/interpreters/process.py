@@ -123,12 +123,12 @@ class InterpreterProcess:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return whether `close` was called."""
         return not self._alive
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there: neither closed nor ended by itself."""
+        """Return whether the process is there: neither closed nor ended by itself."""
         return self._alive and not self._spawned.ended.done()
 
     async def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
@@ -181,7 +181,9 @@ class InterpreterProcess:
             return 0.0
 
     def has_too_many_threads(self, limits: BlockLimits) -> bool:
-        """Whether it has more threads than it may. Where it has users of its own the kernel itself refuses them."""
+        """Return whether it has more threads than it may. Where it has users of its own the kernel itself refuses
+        them.
+        """
         if self._own_users:
             return False
         try:
@@ -191,7 +193,7 @@ class InterpreterProcess:
         return int(status.partition(b"Threads:")[2].split(maxsplit=1)[0]) > limits.threads + OWN_TASKS
 
     async def full(self, limits: BlockLimits) -> bool:
-        """Whether its files are more than they may be. In tier ns the file system itself refuses them."""
+        """Return whether its files are more than they may be. In tier ns the file system itself refuses them."""
         if self._scratch is None:
             return False
         return await self._loop.run_in_executor(

@@ -49,8 +49,9 @@ class Scratch:
         return scratch
 
     def is_over(self, most: int) -> bool:
-        """Whether there are more than `most` bytes, or too many files, folders and links. Files that are open and have
-        no name are not seen."""
+        """Return whether there are more than `most` bytes, or too many files, folders and links. Files that are open
+        and have no name are not seen.
+        """
         try:
             return _is_over(str(self.path), most)
         except FileNotFoundError:
@@ -88,7 +89,7 @@ def remove_abandoned(uid: int) -> None:
 
 
 def _lock(folder: int) -> bool | None:
-    """Whether the lock could be taken; None where the file system has no locks, and the owner cannot be told."""
+    """Return whether the lock could be taken; None where the file system has no locks, and the owner cannot be told."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -128,8 +129,9 @@ class _OpenFolder:
 
 
 def _is_over(path: str, most: int) -> bool:
-    """Whether the limits are exceeded, going from folder to folder by descriptors: paths of what lies deep are longer
-    than the system takes."""
+    """Return whether the limits are exceeded, going from folder to folder by descriptors: paths of what lies deep are
+    longer than the system takes.
+    """
     size = count = 0
     way = [_OpenFolder(path, None)]
     try:

@@ -83,7 +83,7 @@ class InterpreterSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the interpreter can run more."""
+        """Return whether the interpreter can run more."""
         return self._process.alive
 
     @property

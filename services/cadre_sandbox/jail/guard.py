@@ -280,7 +280,7 @@ class NotAllowed(Exception):
 
 
 def authorized(module: str, imports: Sequence[str]) -> bool:
-    """Whether `imports` allow the module: by its name, by that of a package above it, or by `*`. `__future__` is
+    """Return whether `imports` allow the module: by its name, by that of a package above it, or by `*`. `__future__` is
     syntax."""
     return (
         module == "__future__"
@@ -293,7 +293,7 @@ def authorized(module: str, imports: Sequence[str]) -> bool:
 
 
 def import_message(module: str, imports: Sequence[str]) -> str:
-    """What the code is told when it may not import the module."""
+    """Return what the code is told when it may not import the module."""
     names = ", ".join(sorted(imports)) or "none"
     return f"import of {module} is not authorized. Authorized imports: {names}. Use these, or a tool."
 
@@ -355,7 +355,7 @@ BUILTINS = {
 
 
 def builtin_message(name: str) -> str:
-    """What the code is told when it may not use the builtin, and what to do instead."""
+    """Return what the code is told when it may not use the builtin, and what to do instead."""
     return f"{name}() is not available here: {BUILTINS[name]}."
 
 
@@ -371,7 +371,7 @@ ATTRIBUTES = frozenset(
 
 
 def attribute_message(name: str) -> str:
-    """What the code is told when it may not use the attribute."""
+    """Return what the code is told when it may not use the attribute."""
     return f"the attribute {name} is not available here: it leads into the interpreter, not to your data."
 
 

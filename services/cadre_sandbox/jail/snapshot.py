@@ -74,7 +74,9 @@ _TRUSTED = sys.stdlib_module_names | {"cadre_sandbox"}
 
 
 def _is_sure(item: Any, kind: type) -> bool:
-    """Whether the item is read as it was saved; to try takes as long as to save. Its parts are asked one by one."""
+    """Return whether the item is read as it was saved; to try takes as long as to save. Its parts are asked one by
+    one.
+    """
     if kind is _Cached or issubclass(kind, BaseException):
         return False
     if issubclass(kind, type):
@@ -83,7 +85,7 @@ def _is_sure(item: Any, kind: type) -> bool:
 
 
 def _is_own(method: Callable[..., Any]) -> bool:
-    """Whether the method is written in Python."""
+    """Return whether the method is written in Python."""
     return isinstance(method, types.FunctionType)
 
 
@@ -232,7 +234,7 @@ class Snapshots:
                 namespace[name] = found
 
     def explain(self, name: str) -> str:
-        """What to add to the NameError of a variable that got lost; empty for any other."""
+        """Return what to add to the NameError of a variable that got lost; empty for any other."""
         why = self._missing.get(name)
         return f". It was lost when the interpreter was restarted ({why}): make it again" if why else ""
 

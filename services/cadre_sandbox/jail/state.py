@@ -97,7 +97,7 @@ class CapturedOutput(io.TextIOBase):
         self._dropped = 0
 
     def writable(self) -> bool:
-        """Whether it can be written to, as `print` asks."""
+        """Return whether it can be written to, as `print` asks."""
         return True
 
     def write(self, text: str, /) -> int:
@@ -124,7 +124,7 @@ class CapturedOutput(io.TextIOBase):
             self._dropped += len(first)
 
     def text(self) -> str:
-        """What was printed, with a note in the middle when some of it was left out."""
+        """Return what was printed, with a note in the middle when some of it was left out."""
         tail = "".join(self._tail)
         missing = self._dropped + max(0, len(tail) - self._half)
         tail = tail[max(0, len(tail) - self._half) :]

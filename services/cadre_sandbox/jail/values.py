@@ -403,7 +403,7 @@ _TEXTS = ("object", "str", "string")
 
 
 def has_plain_index(table: Any, pandas: Any) -> bool:
-    """Whether the rows are merely counted from 0."""
+    """Return whether the rows are merely counted from 0."""
     index = table.index
     return (
         isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
@@ -425,7 +425,7 @@ def read_csv(data: bytes, pandas: Any) -> Any:
 
 
 def is_all_in_csv(table: Any, data: bytes, pandas: Any) -> bool:
-    """Whether the CSV is read as the very same frame."""
+    """Return whether the CSV is read as the very same frame."""
     if not isinstance(table, pandas.DataFrame) or not has_plain_index(table, pandas):
         return False
     try:

@@ -53,7 +53,7 @@ def card_of(pool: str, modules: str) -> ToolCard:
 
 
 def imports_of(modules: str) -> list[str]:
-    """What code of the tool may import: the base imports, and the modules that the sandbox was started with."""
+    """Return what code of the tool may import: the base imports, and the modules that the sandbox was started with."""
     return [*BASE_IMPORTS, *(module.strip() for module in modules.split(",") if module.strip())]
 
 

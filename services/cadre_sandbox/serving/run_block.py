@@ -219,7 +219,7 @@ class CodeRunner:
 
 
 def _goes_on(outcome: Yielded | Finished | Failed) -> bool:
-    """Whether the interpreter is needed for what comes after the outcome, and fit for it."""
+    """Return whether the interpreter is needed for what comes after the outcome, and fit for it."""
     match outcome:
         case Yielded():
             return True

@@ -52,7 +52,7 @@ class RunInterpreter:
 
     @property
     def served(self) -> Served | None:
-        """What it answered last, which says where it is; None when there is no living interpreter."""
+        """Return what it answered last, which says where it is; None when there is no living interpreter."""
         return self._served if self.session is not None and self.session.alive else None
 
     async def start(self) -> InterpreterSession:
@@ -123,7 +123,7 @@ class WarmPool:
 
     @property
     def busy(self) -> int:
-        """How many interpreters are at work."""
+        """Return how many interpreters are at work."""
         return max(0, self._open - len(self._warm))
 
     @property
@@ -132,7 +132,7 @@ class WarmPool:
         return list(self._warm)
 
     async def can_continue(self, call: CodeCall) -> bool:
-        """Whether the call is best served here: its run is being worked for, or its interpreter is warm.
+        """Return whether the call is best served here: its run is being worked for, or its interpreter is warm.
 
         An interpreter that cannot go on with the call is closed: the run has gone on without it."""
         if call.run in self._locks:
@@ -199,7 +199,7 @@ class WarmPool:
             self._soon(self._warm.pop(run).close())
 
     def is_over(self, run: str) -> bool:
-        """Whether the run, or one above it, is known to have ended."""
+        """Return whether the run, or one above it, is known to have ended."""
         return self._ended.covers(run)
 
     # --- those that nobody comes back to
@@ -274,11 +274,13 @@ class Served:
     """Where the interpreter was before in the same block."""
 
     def knows(self, position: Position) -> bool:
-        """Whether the call at this position has been answered by the interpreter."""
+        """Return whether the call at this position has been answered by the interpreter."""
         return position == self.position or position in self.passed
 
     def resumes(self, call: CodeCall, position: Position) -> bool:
-        """Whether the block waits in the interpreter for exactly the replies of the call, which is at `position`."""
+        """Return whether the block waits in the interpreter for exactly the replies of the call, which is at
+        `position`.
+        """
         answer = self.answer
         if not isinstance(answer, CodeYielded):
             return False
@@ -289,10 +291,10 @@ class Served:
         return position == Position.of(replace(self.call, exchanges=[*self.call.exchanges, exchange]))
 
     def follows(self, call: CodeCall) -> bool:
-        """Whether the interpreter is between blocks, and has the variables that the call asks for."""
+        """Return whether the interpreter is between blocks, and has the variables that the call asks for."""
         return isinstance(self.answer, CodeFinished) and call.snapshot == self.answer.snapshot
 
     def leads_to(self, call: CodeCall) -> bool:
-        """Whether the interpreter has answered the call, or can go on with it from where it is."""
+        """Return whether the interpreter has answered the call, or can go on with it from where it is."""
         position = Position.of(call)
         return self.knows(position) or self.resumes(call, position) or self.follows(call)

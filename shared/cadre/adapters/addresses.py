@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_networks(variable: str, setting: str) -> tuple[Network, ...]:
-    """Returns the networks that the setting of this variable opens: none, all (`1`), or those listed. Raises
+    """Return the networks that the setting of this variable opens: none, all (`1`), or those listed. Raises
     SettingError."""
     if setting in ("", "0"):
         return ()
@@ -62,7 +62,7 @@ def read_networks(variable: str, setting: str) -> tuple[Network, ...]:
 async def checked_addresses(
     host: str, port: int, allowed: tuple[Network, ...], resolve: Resolve
 ) -> list[Address]:
-    """Returns the addresses of a host, all of which may be connected to.
+    """Return the addresses of a host, all of which may be connected to.
 
     Raises AddressRefused when one may not be, or the host has none.
     """
@@ -80,7 +80,7 @@ async def checked_addresses(
 
 
 def may_visit(address: Address, allowed: tuple[Network, ...] = ()) -> bool:
-    """Returns whether an address is on the public internet, or in a network that is allowed."""
+    """Return whether an address is on the public internet, or in a network that is allowed."""
     if any(address in network for network in allowed):
         return True
     within = _embedded_ipv4(address)
@@ -94,7 +94,7 @@ def may_visit(address: Address, allowed: tuple[Network, ...] = ()) -> bool:
 
 
 def _embedded_ipv4(address: Address) -> ipaddress.IPv4Address | None:
-    """Returns the IPv4 address that an IPv6 one stands for, if it does."""
+    """Return the IPv4 address that an IPv6 one stands for, if it does."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     if address in _NAT64 or address in _IPV4_COMPATIBLE:
@@ -103,6 +103,6 @@ def _embedded_ipv4(address: Address) -> ipaddress.IPv4Address | None:
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """Resolves a host name as the machine does. Raises OSError."""
+    """Resolve a host name as the machine does. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]

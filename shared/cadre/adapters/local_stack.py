@@ -70,7 +70,7 @@ def logs_folder(data: Path) -> Path:
 
 
 def index_url(data: Path) -> str:
-    """Where the gateway keeps its index of runs: in the data folder, unless CADRE_INDEX_URL says where."""
+    """Return where the gateway keeps its index of runs: in the data folder, unless CADRE_INDEX_URL says where."""
     return read_secret("CADRE_INDEX_URL") or (data / "index.db").absolute().as_uri().replace(
         "file:", "sqlite:", 1
     )
@@ -89,23 +89,23 @@ def read_state(data: Path) -> StackState | None:
 
 
 def is_starting(data: Path) -> bool:
-    """Whether a `cadre up` works on this data folder and has not said yet where its services are."""
+    """Return whether a `cadre up` works on this data folder and has not said yet where its services are."""
     return not (data / "up.json").exists() and _is_held(data / "up.lock")
 
 
 def has_stack(data: Path) -> bool:
-    """Whether a `cadre up` belongs to this folder: it has run on this data folder, or there is a team for it."""
+    """Return whether a `cadre up` belongs to this folder: it has run on this data folder, or there is a team for it."""
     return (data / "ports.json").exists() or (data.parent / TEAM_FILE).is_file()
 
 
 def find_nats() -> None:
-    """Makes the NATS server of the `cadre up` of this folder the default for a service that is started beside it."""
+    """Make the NATS server of the `cadre up` of this folder the default for a service that is started beside it."""
     if (running := read_state(default_data())) is not None:
         prefer_nats(running.nats)
 
 
 def nats_now(settings: Settings) -> str:
-    """Where to connect to now: the settings' server, or that of the `cadre up` that runs in this folder by now.
+    """Return where to connect to now: the settings' server, or that of the `cadre up` that runs in this folder by now.
 
     The latter where nobody chose a server: neither the environment nor an option of the command.
     """
@@ -135,7 +135,7 @@ def _running_stack() -> StackState | None:
 
 
 def write_state(data: Path, running: StackState) -> None:
-    """Replaces `up.json` in one move, so that no reader sees half of it."""
+    """Replace `up.json` in one move, so that no reader sees half of it."""
     _write(data / "up.json", running)
 
 
@@ -148,7 +148,7 @@ def read_ports(data: Path) -> Ports:
 
 
 def write_ports(data: Path, ports: Ports) -> None:
-    """Keeps the ports for this folder's next stack."""
+    """Keep the ports for this folder's next stack."""
     _write(data / "ports.json", ports)
 
 

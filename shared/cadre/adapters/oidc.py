@@ -32,7 +32,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     roles: Annotated[list[RoleName], msgspec.Meta(min_length=1)]
     own: bool = False
-    """Whether it reaches the owner's runs and memories alone."""
+    """True if it reaches the owner's runs and memories alone."""
     agents: list[str] = []
     """Only runs of these agents, and what is below them."""
     teams: list[str] = []
@@ -88,16 +88,16 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def token_audience(self) -> str:
-        """Whom the tokens of programs must be for."""
+        """Return whom the tokens of programs must be for."""
         return self.audience or self.client_id
 
     @property
     def shown_name(self) -> str:
-        """What people know the provider as."""
+        """Return what people know the provider as."""
         return self.name or urlsplit(self.issuer).hostname or self.issuer
 
     def read_grants(self) -> dict[str, Grant]:
-        """What each value of the claim grants, in the order in which they are written. Raises SettingError."""
+        """Return what each value of the claim grants, in the order in which they are written. Raises SettingError."""
         inline = self.grants.lstrip().startswith("{")
         try:
             if inline:
@@ -117,7 +117,7 @@ def read_oidc_settings() -> OidcSettings:
 
 
 def check_packages() -> None:
-    """Raises SettingError where the packages that read tokens are not installed."""
+    """Raise SettingError where the packages that read tokens are not installed."""
     for module in ("jwt", "cryptography"):
         if find_spec(module) is None:
             raise SettingError(
@@ -178,7 +178,7 @@ class OidcProvider:
         self._settings = settings
 
     async def metadata(self) -> ProviderMetadata:
-        """What the provider says of itself. Raises ProviderUnavailable, also where it is another one."""
+        """Return what the provider says of itself. Raises ProviderUnavailable, also where it is another one."""
         issuer = self._settings.issuer
         url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
         found = _decode(url, await self._ask("GET", url), ProviderMetadata)
@@ -197,7 +197,7 @@ class OidcProvider:
         return _decode(metadata.jwks_uri, await self._ask("GET", metadata.jwks_uri), _KeySet).keys
 
     async def tokens(self, metadata: ProviderMetadata, **form: str) -> TokenAnswer:
-        """Asks the token endpoint as the console's client. Raises TokenRefused, ProviderUnavailable."""
+        """Ask the token endpoint as the console's client. Raises TokenRefused, ProviderUnavailable."""
         settings, headers = self._settings, {}
         form["client_id"] = settings.client_id
         if settings.client_secret:

@@ -47,12 +47,12 @@ class OtelForm:
         self._reader = _MetricReader(self._registry)
 
     def text(self, samples: list[Sample]) -> bytes:
-        """Returns the metrics in Prometheus' text format: a process is one target, whatever it hosts."""
+        """Return the metrics in Prometheus' text format: a process is one target, whatever it hosts."""
         self._reader.source = lambda: self._data(samples, lambda _: self._service)
         return generate_latest(self._registry)
 
     def data(self, samples: list[Sample]) -> otel.MetricsData:
-        """Returns all series and the samples as the SDK has metrics, those of an agent that the process hosts below
+        """Return all series and the samples as the SDK has metrics, those of an agent that the process hosts below
         the agent's own name, which its spans have too."""
         return self._data(samples, self._owner)
 

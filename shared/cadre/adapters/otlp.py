@@ -92,7 +92,7 @@ class Receiver:
 
     @property
     def failure(self) -> str:
-        """Why the last request failed."""
+        """Return why the last request failed."""
         return f"it answers {self.answer.status_code}" if self.answer is not None else "it does not answer"
 
     def sent(self, result: SpanExportResult) -> Sent:
@@ -132,18 +132,18 @@ class SpanSender:
         self._resources = Recent[tuple[str, str, str], Resource](_MOST_RESOURCES)
 
     async def send(self, spans: Sequence[SpanRecord]) -> Sent:
-        """Sends all of the spans or none, within the settings' timeout. Not to be called twice at once."""
+        """Send all of the spans or none, within the settings' timeout. Not to be called twice at once."""
         batch = [readable(span, self._resource(span)) for span in spans]
         self._receiver.answer = None
         return self._receiver.sent(await run_in_thread(lambda: self._exporter.export(batch), "otlp"))
 
     @property
     def failure(self) -> str:
-        """Why the last request failed."""
+        """Return why the last request failed."""
         return self._receiver.failure
 
     def close(self) -> None:
-        """Ends a `send` that waits to try again."""
+        """End a `send` that waits to try again."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _resource(self, span: SpanRecord) -> Resource:
@@ -156,7 +156,7 @@ class SpanSender:
 
 
 def readable(span: SpanRecord, resource: Resource) -> ReadableSpan:
-    """Returns the record as the SDK's exporters take it."""
+    """Return the record as the SDK's exporters take it."""
     return ReadableSpan(
         name=span.name,
         context=_context(span.trace, span.span, remote=False),
@@ -255,7 +255,7 @@ class MetricSender:
         self._exporter = OTLPMetricExporter(**self._receiver.options)
 
     async def send(self, data: MetricsData) -> str | None:
-        """Sends the metrics within the settings' timeout. Returns None when they have arrived, else why not."""
+        """Send the metrics within the settings' timeout. Returns None when they have arrived, else why not."""
         self._receiver.answer = None
         result = await run_in_thread(lambda: self._exporter.export(data), "otlp metrics")
         if result is MetricExportResult.SUCCESS:
@@ -263,5 +263,5 @@ class MetricSender:
         return self._receiver.failure
 
     def close(self) -> None:
-        """Ends a `send` that waits to try again."""
+        """End a `send` that waits to try again."""
         self._exporter.shutdown()

@@ -67,11 +67,11 @@ class RemoteTasks(Protocol):
     CallInterrupted when nobody can know what has become of the task."""
 
     async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
-        """Begins a task with the message, or goes on with the one that it names."""
+        """Begin a task with the message, or goes on with the one that it names."""
         ...
 
     async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
-        """What has become of a task, and what was done of it behind the cursor."""
+        """Return what has become of a task, and what was done of it behind the cursor."""
         ...
 
     async def cancel(self, ctx: ToolContext, task: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class References:
         return text
 
     def _value(self, key: str, reference: str) -> str:
-        """What `${NAME}`, `${NAME:-default}`, `${env:NAME}` or `${file:PATH}` stands for."""
+        """Return what `${NAME}`, `${NAME:-default}`, `${env:NAME}` or `${file:PATH}` stands for."""
         kind, _, rest = reference.partition(":")
         if kind == "file":
             try:

@@ -33,7 +33,7 @@ def load_entry(entry: str, *, to_serve: bool = False) -> list[AnyTool]:
 
 
 def is_agents_file(entry: str) -> bool:
-    """Whether the entry is the file of an agent whose kind brings its tools. Raises SpecError."""
+    """Return whether the entry is the file of an agent whose kind brings its tools. Raises SpecError."""
     return is_server_file(entry) and Path(entry).is_file() and brings_tools(Path(entry))
 
 

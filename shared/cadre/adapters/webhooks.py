@@ -35,7 +35,7 @@ class WebhookSender:
         self._resolve = resolve
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> None:
-        """Posts the body; returns when it was taken (2xx). Raises WebhookFailed."""
+        """Post the body; returns when it was taken (2xx). Raises WebhookFailed."""
         try:
             async with asyncio.timeout(POST_SECONDS):
                 await self._post(httpx2.URL(url), body, headers)

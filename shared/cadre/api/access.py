@@ -16,7 +16,7 @@ class KeyView(msgspec.Struct, kw_only=True):
     user: str = ""
     """The person whose key it is; "" for a program's."""
     own: bool = False
-    """Whether it reaches that person's runs and memories alone."""
+    """True if it reaches that person's runs and memories alone."""
     agents: list[str] = []
     teams: list[str] = []
     rate: float | None = None
@@ -58,7 +58,7 @@ class SignInWays(msgspec.Struct, kw_only=True):
     """How people may sign in at a gateway."""
 
     keys: bool
-    """Whether an API key does; where nobody is asked who they are, nothing does."""
+    """True if an API key does; where nobody is asked who they are, nothing does."""
     provider: str = ""
     """What people know the OpenID provider as; "" without one."""
     login: str = ""

@@ -95,7 +95,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     pools: list[str] = []
     """Sandbox pools that run code for it."""
     memory: bool = False
-    """Whether it keeps something beyond its runs."""
+    """True if it keeps something beyond its runs."""
     problems: list[ContractProblem] = []
     """What it expects of its tools and members, as they are now, and what does not hold."""
     policies: list[str] = []
@@ -134,7 +134,7 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     """True: a run sends its calls of this and other serial tools one after another."""
     timeout: float | None
     approval: str
-    """Whether a person must agree to a call, as the tool says; empty leaves it to the agents."""
+    """True if a person must agree to a call, as the tool says; empty leaves it to the agents."""
     action: CallMeaning = CallMeaning()
     """What a call does, for the rules of policies."""
     labels: dict[str, str]
@@ -252,7 +252,7 @@ class Figures(msgspec.Struct, kw_only=True):
         return self.input_tokens + self.output_tokens
 
     def add(self, more: Figures) -> None:
-        """Adds other sums to these."""
+        """Add other sums to these."""
         for name in Figures.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(more, name))
 

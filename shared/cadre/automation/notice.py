@@ -106,7 +106,7 @@ class NoticeDelivery(msgspec.Struct, kw_only=True):
 
 
 def happened_in(entry: Entry) -> Iterator[Happened]:
-    """What an entry has to tell of by itself: the end of a root run, calls that wait for a person."""
+    """Yield what an entry has to tell of by itself: the end of a root run, calls that wait for a person."""
     for event in entry.events:
         match event:
             case RunFinished() if entry.parent is None:
@@ -220,7 +220,7 @@ class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise SpecError("it goes into a header: write ASCII without line breaks", key=key)
 
     def headers(self) -> dict[str, str]:
-        """What tells the receiver who sends."""
+        """Return what tells the receiver who sends."""
         found = {"X-A2A-Notification-Token": self.token} if self.token else {}
         if self.scheme:
             found["Authorization"] = f"{self.scheme} {self.credentials}".strip()
@@ -283,7 +283,7 @@ def verify(  # noqa: PLR0913 - what a signature is over
     now: float,
     tolerance: float = TOLERANCE_SECONDS,
 ) -> None:
-    """Checks the three headers of a message: one of its signatures must be right. Raises SignatureInvalid."""
+    """Check the three headers of a message: one of its signatures must be right. Raises SignatureInvalid."""
     if not message or not timestamp or not signatures:
         raise SignatureInvalid("send the headers webhook-id, webhook-timestamp and webhook-signature")
     if not timestamp.isdecimal() or len(timestamp) > 15:

@@ -51,7 +51,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     jitter: Length = 0
     """Each tick comes later by a length of time between nothing and this, which follows from name and tick."""
     paused: bool = False
-    """Whether the schedule is made in a pause."""
+    """True if the schedule is made in a pause."""
     options: dict[str, Any] = {}
     """Other keys of the request for a run, as in `POST /v1/runs`: `max_steps`, `deadline`, `budget`, `user`, …"""
 
@@ -83,7 +83,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def is_one_time(self) -> bool:
-        """Whether it has a single tick."""
+        """Return whether it has a single tick."""
         return self.every is None and self.cron is None
 
     def unix(self, moment: datetime) -> float:
@@ -98,7 +98,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raises SpecError for options that the schedule or trigger sets itself."""
+    """Raise SpecError for options that the schedule or trigger sets itself."""
     if taken := [key for key in _SET_BY_THE_SCHEDULE if key in options]:
         raise SpecError(f"{', '.join(taken)}: is no option here", key="options")
 
@@ -135,7 +135,7 @@ MAX_TEXT_CHARS = 200_000
 
 
 def check_template(key: str, text: str) -> None:
-    """Checks the syntax of a template. Raises SpecError, which names `key`."""
+    """Check the syntax of a template. Raises SpecError, which names `key`."""
     from jinja2 import TemplateSyntaxError
 
     if not text.strip():

@@ -112,7 +112,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return bool(self.starts or self.cancels or self.given_up)
 
     def due_at(self) -> float | None:
-        """When its next tick is handled, jitter included; None in a pause and when none is left."""
+        """Return when its next tick is handled, jitter included; None in a pause and when none is left."""
         return None if self.paused or self.next_at is None else jittered(self.spec, self.next_at)
 
     def is_due(self, now: float, busy: bool) -> bool:
@@ -121,7 +121,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return (due is not None and due <= now) or bool(self.queued and not busy and not self.paused)
 
     def wake_at(self, now: float) -> float | None:
-        """When somebody has to look at it again; None when only a person can change something."""
+        """Return when somebody has to look at it again; None when only a person can change something."""
         found = [] if (due := self.due_at()) is None else [due]
         if self.queued and not self.paused:
             found.append(now + RECHECK_SECONDS)
@@ -287,13 +287,13 @@ class _Decision:
         self._giving_up = giving_up
 
     def take_queued(self) -> None:
-        """Starts the first queued tick unless a run goes on."""
+        """Start the first queued tick unless a run goes on."""
         while self.state.queued and not self._busy and not self.state.paused:
             first = self.state.queued.pop(0)
             self._start(first.tick, first.number)
 
     def take_due(self) -> None:
-        """Decides each tick that is due, the missed ones by their policy."""
+        """Decide each tick that is due, the missed ones by their policy."""
         state, spec = self.state, self.state.spec
         due = self._due_ticks()
         number = state.ticks

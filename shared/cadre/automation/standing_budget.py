@@ -60,7 +60,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         zone_of(self.time_zone)
 
     def covers(self, agent: str, team: str, user: str) -> bool:
-        """Whether what the agent uses in such a tree is of this budget; "" is nobody in particular."""
+        """Return whether what the agent uses in such a tree is of this budget; "" is nobody in particular."""
         return (
             self.agent in (None, agent)
             and self.team in (None, team)
@@ -68,7 +68,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         )
 
     def account_of(self, user: str) -> str:
-        """Whose share it is: the user's where each one has their own, else that of all together ("")."""
+        """Return whose share it is: the user's where each one has their own, else that of all together ("")."""
         return user if self.user == EACH_USER else ""
 
     def share(self, tokens: int, cost: float) -> float:
@@ -119,7 +119,7 @@ class BudgetUse(msgspec.Struct, kw_only=True):
 
 
 def budget_happenings(spec: BudgetSpec, window: TimeWindow, use: BudgetUse, at: float) -> Iterator[Happened]:
-    """What there is to tell of a budget of which so much is used; the same ids whenever it is told again."""
+    """Yield what there is to tell of a budget of which so much is used; the same ids whenever it is told again."""
     whose = blake2b(use.user.encode(), digest_size=6).hexdigest()
     data: dict[str, Any] = {
         "budget": msgspec.to_builtins(spec),

@@ -61,7 +61,7 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             checked_seconds("webhook.tolerance", self.webhook.tolerance, 1.0)
 
     def listens_to(self, subject: str) -> bool:
-        """Whether a message on the subject (behind `cadre.event.`) starts a run."""
+        """Return whether a message on the subject (behind `cadre.event.`) starts a run."""
         return self.subject is not None and _matches(self.subject.split("."), subject.split("."))
 
     def task_for(self, payload: bytes, message: str, subject: str = "") -> str:
@@ -105,7 +105,7 @@ class TriggerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def check_variable(key: str, name: str) -> None:
-    """Raises SpecError, which names `key`, unless `name` is that of an environment variable for secrets."""
+    """Raise SpecError, which names `key`, unless `name` is that of an environment variable for secrets."""
     if not _VARIABLE.fullmatch(name):
         raise SpecError(
             f"write the name of an environment variable of the gateways that begins with {SECRET_PREFIX},"

@@ -164,7 +164,7 @@ class Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the sections of commands of `cadre --help`: one per room, and the services."""
+        """Write the sections of commands of `cadre --help`: one per room, and the services."""
         services = _services()
         for room, verbs in _VERBS_OF_ROOMS.items():
             with formatter.section(f"Commands: {room}"):
@@ -202,7 +202,7 @@ def _add_short_forms(group: click.Group) -> None:
 
 
 def _report(error: Exception) -> int:
-    """Prints the error as one line on stderr, with CADRE_DEBUG its traceback as well; returns the exit code."""
+    """Print the error as one line on stderr, with CADRE_DEBUG its traceback as well; returns the exit code."""
     # Here, so that `--help` need not read settings.
     from cadre.cli.terminal.outcome import error_line
     from cadre.cli.terminal.output import print_text
@@ -258,7 +258,7 @@ def group(ctx: click.Context, key: str | None) -> None:
 
 
 def main(*words: str) -> None:
-    """Runs the executable `cadre`; `words` come before the arguments of the process."""
+    """Run the executable `cadre`; `words` come before the arguments of the process."""
     group.main([*words, *sys.argv[1:]], prog_name="cadre")
 
 

@@ -31,11 +31,11 @@ class Definitions(Transport):
         return typed(await self.request("GET", path, params={"next": upcoming}), ScheduleView)
 
     async def put_schedule(self, name: str, spec: Mapping[str, Any]) -> ScheduleView:
-        """Makes or replaces a schedule by the keys of its file: `agent`, `task`, `cron` or `every`, …"""
+        """Make or replace a schedule by the keys of its file: `agent`, `task`, `cron` or `every`, …"""
         return typed(await self.request("PUT", f"/v1/schedules/{name}", json=dict(spec)), ScheduleView)
 
     async def remove_schedule(self, name: str) -> None:
-        """Removes a schedule; its runs go on."""
+        """Remove a schedule; its runs go on."""
         await self.request("DELETE", f"/v1/schedules/{name}")
 
     async def triggers(self) -> list[TriggerView]:
@@ -47,11 +47,11 @@ class Definitions(Transport):
         return typed(await self.request("GET", f"/v1/triggers/{name}"), TriggerView)
 
     async def put_trigger(self, name: str, spec: Mapping[str, Any]) -> TriggerView:
-        """Makes or replaces a trigger by the keys of its file: `agent`, `task`, `subject` or `webhook`, …"""
+        """Make or replace a trigger by the keys of its file: `agent`, `task`, `subject` or `webhook`, …"""
         return typed(await self.request("PUT", f"/v1/triggers/{name}", json=dict(spec)), TriggerView)
 
     async def remove_trigger(self, name: str) -> None:
-        """Removes a trigger; runs that it started go on."""
+        """Remove a trigger; runs that it started go on."""
         await self.request("DELETE", f"/v1/triggers/{name}")
 
     async def notices(self) -> list[NoticeView]:
@@ -63,11 +63,11 @@ class Definitions(Transport):
         return typed(await self.request("GET", f"/v1/notices/{name}"), NoticeView)
 
     async def put_notice(self, name: str, spec: Mapping[str, Any]) -> NoticeView:
-        """Makes or replaces a notice by the keys of its file: `url`, `secret_env`, `events`, …"""
+        """Make or replace a notice by the keys of its file: `url`, `secret_env`, `events`, …"""
         return typed(await self.request("PUT", f"/v1/notices/{name}", json=dict(spec)), NoticeView)
 
     async def remove_notice(self, name: str) -> None:
-        """Removes a notice; what is on its way is not delivered."""
+        """Remove a notice; what is on its way is not delivered."""
         await self.request("DELETE", f"/v1/notices/{name}")
 
     async def budgets(self) -> list[BudgetView]:
@@ -79,11 +79,11 @@ class Definitions(Transport):
         return typed(await self.request("GET", f"/v1/budgets/{name}"), BudgetView)
 
     async def put_budget(self, name: str, spec: Mapping[str, Any]) -> BudgetView:
-        """Makes or replaces a budget by the keys of its file: `window`, `tokens` or `cost`, `user`, …"""
+        """Make or replace a budget by the keys of its file: `window`, `tokens` or `cost`, `user`, …"""
         return typed(await self.request("PUT", f"/v1/budgets/{name}", json=dict(spec)), BudgetView)
 
     async def remove_budget(self, name: str) -> None:
-        """Removes a budget."""
+        """Remove a budget."""
         await self.request("DELETE", f"/v1/budgets/{name}")
 
 
@@ -270,7 +270,7 @@ class AsyncClient(Definitions, RunRequests):
         return AsyncRunHandle(self, run_id)
 
     async def runs(self, **wanted: Unpack[WantedRuns]) -> AsyncGenerator[RunSummary, None]:
-        """Yields root runs, newest first unless sorted otherwise, page by page."""
+        """Yield root runs, newest first unless sorted otherwise, page by page."""
         most = wanted.get("limit")
         if most is not None and most < 1:
             raise ValueError(f"limit is {most}: write 1 or more, or leave it out for all runs")
@@ -302,14 +302,15 @@ class AsyncClient(Definitions, RunRequests):
         until: float | datetime | None = None,
         **only: str,
     ) -> Statistics:
-        """What agents have used, by some of `day`, `team`, `agent`, `user`, `session`, `model`, `tool`; `only` those of
-        these names. The last 30 days unless a time is given, in Unix seconds or as datetimes."""
+        """Return what agents have used, by some of `day`, `team`, `agent`, `user`, `session`, `model`, `tool`; `only`
+        those of these names. The last 30 days unless a time is given, in Unix seconds or as datetimes.
+        """
         times = [one.timestamp() if isinstance(one, datetime) else one for one in (since, until)]
         params = {"by": ",".join(by), "since": times[0], "until": times[1], **only}
         return typed(await self.request("GET", "/v1/stats", params=params), Statistics)
 
     async def run_schedule(self, name: str, *, idempotency_key: str | None = None) -> AsyncRunHandle:
-        """Starts a run of the schedule now; one for each `idempotency_key`."""
+        """Start a run of the schedule now; one for each `idempotency_key`."""
         return AsyncRunHandle(
             self, (await self.post_once(f"/v1/schedules/{name}/run", {}, key=idempotency_key))["id"]
         )
@@ -326,12 +327,12 @@ class AsyncClient(Definitions, RunRequests):
         return typed(await self.request("POST", "/v1/memory/search", json=body), Found)
 
     async def memories(self, selection: Selection) -> AsyncGenerator[Remembered, None]:
-        """Yields the memories that the selection means, page by page."""
+        """Yield the memories that the selection means, page by page."""
         async for item in self.pages("/v1/memory", "memories", "after", _parameters(selection)):
             yield typed(item, Remembered)
 
     async def forget(self, what: str | Selection, *, confirm: bool = True) -> Receipt:
-        """Removes one memory by its id, or all that a selection means; without `confirm` only counts the latter."""
+        """Remove one memory by its id, or all that a selection means; without `confirm` only counts the latter."""
         if isinstance(what, str):
             return typed(await self.request("DELETE", f"/v1/memory/{what}"), Receipt)
         params = {**_parameters(what), "confirm": "true" if confirm else "false"}

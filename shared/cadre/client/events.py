@@ -37,17 +37,17 @@ class Event(NamedTuple):
 
     @property
     def seq(self) -> int | None:
-        """Where to go on behind it (`after`); None of `delta` and `end`, which are not stored."""
+        """Return where to go on behind it (`after`); None of `delta` and `end`, which are not stored."""
         return self.data.get("seq") if "event" in self.data else None
 
     @property
     def at(self) -> float | None:
-        """When it was journaled, in Unix seconds; None of `delta` and `end`."""
+        """Return when it was journaled, in Unix seconds; None of `delta` and `end`."""
         return self.data.get("at")
 
     @property
     def body(self) -> JournalEvent | Delta | None:
-        """What it says, as a class of `cadre.events`; None of `end`, and of what this version does not know."""
+        """Return what it says, as a class of `cadre.events`; None of `end`, and of what this version does not know."""
         try:
             if self.type == "delta":
                 return msgspec.convert(self.data, Delta)
@@ -77,7 +77,7 @@ class StreamResumption:
         self._since_id: set[str] = set()
 
     def is_new(self, event: httpx2.ServerSentEvent) -> bool:
-        """Whether the event has not been read before; takes note of it."""
+        """Return whether the event has not been read before; takes note of it."""
         if event.event == "delta":
             return True
         # An entry's events differ at least in a call id or a type, so their text tells them apart.
@@ -99,11 +99,11 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Starts over: the gateway has answered."""
+        """Start over: the gateway has answered."""
         self._pause, self._waited = 0.25, 0.0
 
     async def wait(self) -> bool:
-        """Waits and returns True; returns False at once when it has waited long enough."""
+        """Wait and return True; returns False at once when it has waited long enough."""
         if self._waited >= self._seconds:
             return False
         await asyncio.sleep(self._pause)
@@ -115,7 +115,7 @@ class Backoff:
 async def read_events(
     client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = "", view: View = "events"
 ) -> AsyncGenerator[Event, None]:
-    """Yields all events of the run's tree, or those after the event id `after`; the last one is `end`.
+    """Yield all events of the run's tree, or those after the event id `after`; the last one is `end`.
 
     The deltas of each model's answer are its whole text; in the view `rows` they are those that came. A lost
     connection is taken up again for `patience` seconds,
@@ -151,7 +151,7 @@ async def read_events(
 async def _read(
     client: httpx2.AsyncClient, run: str, resumption: StreamResumption, view: View
 ) -> AsyncGenerator[Event | None, None]:
-    """Yields the events of one connection, and None for each frame without news: the gateway is alive."""
+    """Yield the events of one connection, and None for each frame without news: the gateway is alive."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
     timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=5)
     path = f"/v1/runs/{run}/events" + (f"?view={view}" if view != "events" else "")
@@ -174,7 +174,7 @@ class _OpenAnswer:
     """The text so far."""
     pieces: int = 0
     is_whole: bool = True
-    """Whether no piece was missed so far; else the rest waits for the end of the answer."""
+    """True if no piece was missed so far; else the rest waits for the end of the answer."""
 
 
 class AnswerTexts:
@@ -188,7 +188,7 @@ class AnswerTexts:
         """By run."""
 
     def complete(self, event: Event) -> Iterator[Event]:
-        """Yields the event unless it is a piece out of its order; before `model.answered` a delta with what is
+        """Yield the event unless it is a piece out of its order; before `model.answered` a delta with what is
         missing."""
         if event.type == "delta":
             if self._is_next(event.data):
@@ -248,7 +248,7 @@ LATE_SECONDS = 300.0
 async def follow(
     run: str, *, gateway: str | None = None, after: int = 0, patience: float = 60.0
 ) -> AsyncGenerator[Event, None]:
-    """Yields every event of the run and of all runs below it, from its beginning until `end`.
+    """Yield every event of the run and of all runs below it, from its beginning until `end`.
 
     `event.type` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
     JSON that goes with it (docs/http-api.md). To go on where you stopped, keep `event.data["seq"]` of the last event
@@ -266,7 +266,7 @@ async def follow(
 async def new_runs(
     agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
 ) -> AsyncGenerator[str, None]:
-    """Yields the ids of root runs, of one agent or of all, that are asked for from now on; polls every `every` seconds.
+    """Yield the ids of root runs, of one agent or of all, that are asked for from now on; polls every `every` seconds.
 
     A gateway that does not answer is asked again for `patience` seconds. Raises ClientError.
     """
@@ -294,7 +294,7 @@ async def new_runs(
 
 
 async def _started_runs(transport: Transport, agent: str | None, since: float | None) -> dict[str, float]:
-    """When the runs were asked for that were so at or after `since`, newest first; without it, those around the
+    """Return when the runs were asked for that were so at or after `since`, newest first; without it, those around the
     newest."""
     found: dict[str, float] = {}
     query = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}

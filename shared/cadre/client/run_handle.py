@@ -114,7 +114,7 @@ class AsyncRunHandle(metaclass=Explaining):
     def stream(
         self, *, after: int = 0, patience: float = 60.0, view: View = "events"
     ) -> AsyncGenerator[Event, None]:
-        """Yields the events behind `after`, the `seq` of an earlier one; with `view="rows"` those named `rows`.
+        """Yield the events behind `after`, the `seq` of an earlier one; with `view="rows"` those named `rows`.
 
         The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience`
         seconds, anew each time.
@@ -180,7 +180,7 @@ class AsyncRunHandle(metaclass=Explaining):
     async def tell(
         self, text: str, *, mode: MessageMode = "append", idempotency_key: str | None = None, by: str = ""
     ) -> Delivered:
-        """Says something to the run, which its model reads with the next call.
+        """Say something to the run, which its model reads with the next call.
 
         `next` gives up calls that have not begun, `interrupt` the model call in flight as well. Raises Conflict when
         the run is over.
@@ -218,7 +218,7 @@ class AsyncRunHandle(metaclass=Explaining):
     async def signal(
         self, name: str, payload: Any = None, *, idempotency_key: str | None = None, by: str = ""
     ) -> Delivered:
-        """Sends the run a signal that it waits for, or will wait for; `payload` is any JSON value.
+        """Send the run a signal that it waits for, or will wait for; `payload` is any JSON value.
 
         Raises Conflict when the run is over, or keeps as many signals as it can. The same
         `idempotency_key` sends it once.
@@ -240,7 +240,7 @@ class AsyncRunHandle(metaclass=Explaining):
         feedback: str = "",
         by: str = "",
     ) -> list[ApprovalDecision]:
-        """Lets a call be made, or with "all" every call that waits.
+        """Let a call be made, or with "all" every call that waits.
 
         Of the calls that a question proposes `only` those with these numbers are made, from 1, or all as `edits`
         change, drop and add them. The values of the arguments in `know` are known to policies from here on.
@@ -275,12 +275,12 @@ class AsyncRunHandle(metaclass=Explaining):
         )
 
     async def fork(self, at: int, **options: Unpack[ForkOptions]) -> AsyncRunHandle:
-        """Starts a new run whose memory are the steps before `at`."""
+        """Start a new run whose memory are the steps before `at`."""
         body, key = fork_body(at, options), options.get("idempotency_key")
         return await AsyncRunHandle.post(self._client, body, f"{self._path}/fork", key=key)
 
     async def resume(self, steps: int | None = None, *, idempotency_key: str | None = None) -> AsyncRunHandle:
-        """Starts a new run that goes on where this one ended without an answer, for so many steps more.
+        """Start a new run that goes on where this one ended without an answer, for so many steps more.
 
         Without `steps` it may take as many steps as this one.
         """
@@ -299,13 +299,13 @@ class AsyncRunHandle(metaclass=Explaining):
         return content.getvalue()
 
     async def download(self, path: str, to: str | os.PathLike[str] | None = None) -> Path:
-        """Writes a file of the workspace to the local file `to`, or to one of its name in the current folder."""
+        """Write a file of the workspace to the local file `to`, or to one of its name in the current folder."""
         target = Path(to if to is not None else Path(path).name)
         await asyncio.to_thread(target.write_bytes, await self.read_file(path))
         return target
 
     async def upload(self, file: str | os.PathLike[str] | bytes, path: str | None = None) -> FileEntry:
-        """Gives the run a file: a local one, under its own name or as `path`, or a content as `path`."""
+        """Give the run a file: a local one, under its own name or as `path`, or a content as `path`."""
         content = file if isinstance(file, bytes) else await asyncio.to_thread(Path(file).read_bytes)
         if path is None:
             if isinstance(file, bytes):
@@ -321,7 +321,7 @@ class AsyncRunHandle(metaclass=Explaining):
         return typed(await self._client.request("GET", f"{self._path}/trace", params=params), TraceTree)
 
     async def erase(self, *, force: bool = False) -> None:
-        """Erases the root run and all runs below it for good; `force` cancels them first."""
+        """Erase the root run and all runs below it for good; `force` cancels them first."""
         await self._client.request("DELETE", self._path, params={"force": "true"} if force else None)
 
     def _file(self, path: str) -> str:

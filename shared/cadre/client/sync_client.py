@@ -96,7 +96,7 @@ class Client(Blocking[AsyncClient]):
         self.close()
 
     def close(self) -> None:
-        """Closes the connections for good."""
+        """Close the connections for good."""
         self._wait(self._target.close())
         self._loop.close()
 

@@ -139,7 +139,7 @@ class Transport(metaclass=Explaining):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the connections; the next request would open new ones."""
+        """Close the connections; the next request would open new ones."""
         if self._http is not None:
             await self._http.aclose()
             self._http = None
@@ -176,7 +176,7 @@ class Transport(metaclass=Explaining):
     async def pages(
         self, path: str, key: str, cursor: str, params: dict[str, Any] | None = None
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yields the items of all pages of a list, which stand under `key`; raises as `request`.
+        """Yield the items of all pages of a list, which stand under `key`; raises as `request`.
 
         `cursor` is the parameter that asks for the page behind the one before.
         """
@@ -190,7 +190,7 @@ class Transport(metaclass=Explaining):
                 return
 
     async def fetch(self, path: str, target: BinaryIO) -> bool:
-        """Writes the body of an answer to `target`; returns whether there was any.
+        """Write the body of an answer to `target`; returns whether there was any.
 
         Raises ClientError, also when the body was cut off.
         """
@@ -249,7 +249,7 @@ class RunRequests(Transport):
     async def post_once(
         self, path: str, body: Any, *, key: str | None = None, method: str = "POST", by: str = ""
     ) -> dict[str, Any]:
-        """Sends a request whose effect is wanted once: one that was lost is sent again, with the same key."""
+        """Send a request whose effect is wanted once: one that was lost is sent again, with the same key."""
         headers = {"Idempotency-Key": key or uuid.uuid4().hex, **({"Cadre-User": by} if by else {})}
         for tries, pause in enumerate((*_PAUSES_SECONDS, None)):
             try:
@@ -336,7 +336,7 @@ class RunRequests(Transport):
 
 
 def _is_worth_another_try(failure: Unreachable, *, first: bool) -> bool:
-    """Whether the gateway may be there again in a moment."""
+    """Return whether the gateway may be there again in a moment."""
     cause = failure.__cause__
     if isinstance(cause, httpx2.ConnectError):
         # There is none, unless one was there a moment ago.

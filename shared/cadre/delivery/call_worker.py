@@ -50,7 +50,7 @@ class CallWorker:
         """Called with each result once it is sent."""
 
     async def handle(self, delivery: Delivery) -> None:
-        """Acks once the result, if one is awaited, is in the run's inbox. Raises RetryableError: deliver again."""
+        """Ack once the result, if one is awaited, is in the run's inbox. Raises RetryableError: deliver again."""
         await self._worker.handle(delivery, self._serve)
 
     async def _serve(self, job: Job[ToolCall]) -> bool:
@@ -97,7 +97,7 @@ class CallWorker:
 
 
 def addressed_call(address: Address) -> ToolCall | None:
-    """Returns as much of a call as its subject says: enough to refuse it. None when it names no call of a run."""
+    """Return as much of a call as its subject says: enough to refuse it. None when it names no call of a run."""
     tool, agent, tree, call = address.receiver, address.sender, address.tree, address.leaf
     run = parent_of(call)
     if run is None:

@@ -152,7 +152,7 @@ def _of_missing_kind(data: bytes) -> NewerKind | None:
 
 
 def newer_schema(data: bytes) -> NewerSchema | None:
-    """Why this service is too old to read a message, told by its version alone; None when it is not."""
+    """Return why this service is too old to read a message, told by its version alone; None when it is not."""
     try:
         head = _head_decoder.decode(data)
     except UNREADABLE:
@@ -165,7 +165,7 @@ def _newer(head: Head) -> NewerSchema | None:
 
 
 def _newer_kind(head: Head | Entry | KindMessage) -> NewerKind | None:
-    """Why this service cannot go on with what a kind of agent wrote; None when it can."""
+    """Return why this service cannot go on with what a kind of agent wrote; None when it can."""
     kind = head.kind
     if type(head) is Head and head.type == "entry" and kind is None:
         kind = DEFAULT
@@ -195,12 +195,12 @@ def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
 
 
 async def pack(message: Message, blobs: Blobs) -> bytes:
-    """Encodes a message; over SPILL_BYTES it becomes a `spilled` message that names the blob."""
+    """Encode a message; over SPILL_BYTES it becomes a `spilled` message that names the blob."""
     return await _spill(encode(message), message.id, message, blobs)
 
 
 async def pack_entry(entry: Entry, before: str, blobs: Blobs) -> Sealed:
-    """Encodes an entry with its hash, `before` being that of the entry before it; a large one is spilled."""
+    """Encode an entry with its hash, `before` being that of the entry before it; a large one is spilled."""
     sealed = seal(entry, before)
     data = await _spill(sealed.data, f"{entry.run}:entry:{entry.n}", entry, blobs)
     return Sealed(data, sealed.hash)
@@ -216,7 +216,7 @@ async def _spill(data: bytes, identity: str, message: Message | Entry, blobs: Bl
 
 
 async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
-    """Decodes what `pack` wrote. Raises UnreadableMessage, TooLarge, BlobMissing."""
+    """Decode what `pack` wrote. Raises UnreadableMessage, TooLarge, BlobMissing."""
     if len(data) > SPILL_BYTES:
         raise TooLarge("a message that did not go to the object store", len(data), SPILL_BYTES)
     close()
@@ -227,7 +227,7 @@ async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
 
 
 async def unpack_record(data: bytes, blobs: Blobs) -> Record:
-    """Decodes a record of an agent's inbox, whole. Raises UnreadableMessage, BlobMissing."""
+    """Decode a record of an agent's inbox, whole. Raises UnreadableMessage, BlobMissing."""
     record: Record = await unpack(data, unions.close().record, blobs)
     return record
 
@@ -239,19 +239,19 @@ def decode_record(data: bytes) -> Record:
 
 
 async def unpack_call(data: bytes, blobs: Blobs) -> ToolCall:
-    """Decodes the call of a tool, whole. Raises UnreadableMessage, BlobMissing."""
+    """Decode the call of a tool, whole. Raises UnreadableMessage, BlobMissing."""
     call: ToolCall = await unpack(data, ToolCall, blobs)
     return call
 
 
 async def unpack_code_call(data: bytes, blobs: Blobs) -> CodeCall:
-    """Decodes a call for a sandbox, whole. Raises UnreadableMessage, BlobMissing."""
+    """Decode a call for a sandbox, whole. Raises UnreadableMessage, BlobMissing."""
     call: CodeCall = await unpack(data, CodeCall, blobs)
     return call
 
 
 async def unpack_entry(data: bytes, blobs: Blobs) -> Entry:
-    """Decodes a journal entry, whole. Raises UnreadableMessage, BlobMissing."""
+    """Decode a journal entry, whole. Raises UnreadableMessage, BlobMissing."""
     entry: Entry = await unpack(data, Entry, blobs)
     return entry
 

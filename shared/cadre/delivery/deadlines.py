@@ -25,7 +25,7 @@ class Deadlines:
             self._arm(loop, due)
 
     def remove(self, key: Hashable) -> None:
-        """Forgets the key; the timer stays, and finds nothing to do."""
+        """Forget the key; the timer stays, and finds nothing to do."""
         self._open.pop(key, None)
 
     def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:

@@ -13,11 +13,11 @@ class EndedRuns:
         self._ended = Recent[str, None](MAX_RUNS)
 
     def add(self, run: str) -> None:
-        """Remembers the end of a run or call, and of all below it."""
+        """Remember the end of a run or call, and of all below it."""
         self._ended[run] = None
 
     def covers(self, run: str) -> bool:
-        """Whether the run or call, or one above it, has ended."""
+        """Return whether the run or call, or one above it, has ended."""
         above: str | None = run if self._ended else None
         while above is not None:
             if above in self._ended:

@@ -33,27 +33,27 @@ class FairLimiter:
 
     @property
     def room(self) -> int:
-        """How many more messages may be asked for."""
+        """Return how many more messages may be asked for."""
         return max(0, PREFETCH * self.capacity - self._in_hand)
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` once, when a message in hand is done."""
+        """Call `callback` once, when a message in hand is done."""
         if callback not in self._on_room:
             self._on_room.append(callback)
 
     def add_in_hand(self) -> None:
-        """Counts a message that has arrived: it is handled, or waits for its turn."""
+        """Count a message that has arrived: it is handled, or waits for its turn."""
         self._in_hand += 1
 
     def remove_in_hand(self) -> None:
-        """Counts a message that is done."""
+        """Count a message that is done."""
         self._in_hand -= 1
         callbacks, self._on_room = self._on_room, []
         for callback in callbacks:
             callback()
 
     def hold_until_done(self, work: asyncio.Future[Any]) -> None:
-        """Keeps a place, and a message in hand, until `work` is done: for what its handler leaves running."""
+        """Keep a place, and a message in hand, until `work` is done: for what its handler leaves running."""
 
         def done(_: object) -> None:
             self.remove_in_hand()
@@ -68,7 +68,7 @@ class FairLimiter:
         return PlaceAtWork(self, self._within, tree)
 
     async def take(self, tree: str) -> None:
-        """Waits for a place of this limiter alone."""
+        """Wait for a place of this limiter alone."""
         if self._free > 0:
             self._free -= 1
             return
@@ -82,7 +82,7 @@ class FairLimiter:
             raise
 
     def give_back(self) -> None:
-        """Frees a place, for whoever waits next."""
+        """Free a place, for whoever waits next."""
         while self._waiters and self._free >= 0:
             tree, turns = self._waiters.popitem(last=False)
             turn = turns.popleft()

@@ -156,7 +156,7 @@ class ChainCheck:
         """Members that have given an answer, each with the entry of its manager that has the answer."""
 
     def check_members(self) -> None:
-        """Notes the members whose answer a manager has although they have no journal, or one without an end: call it
+        """Note the members whose answer a manager has although they have no journal, or one without an end: call it
         behind the last entry of a whole tree."""
         for member, (run, n) in self._answered.items():
             if member not in self._ended:
@@ -169,7 +169,7 @@ class ChainCheck:
         return len(self._last)
 
     def take(self, data: bytes, wanted: Callable[[str], bool] = lambda run: True) -> None:
-        """Checks an entry, as it is stored, unless its run is none of those `wanted`; the entries of a run come in the
+        """Check an entry, as it is stored, unless its run is none of those `wanted`; the entries of a run come in the
         order of their stream."""
         links = msgspec.json.decode(expanded(data), type=RunLinks)
         if not wanted(links.run):

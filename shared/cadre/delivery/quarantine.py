@@ -76,7 +76,7 @@ class Quarantine:
         self._nobody_alone.set()
 
     async def attempt(self, delivery: Delivery, handle: Handle) -> str | None:
-        """Handles the delivery, under observation if it is a suspect; returns why it is poison, None if it is not.
+        """Handle the delivery, under observation if it is a suspect; returns why it is poison, None if it is not.
 
         A suspect that would have to wait too long is handed back instead. Raises what `handle` raises, and Overdue.
         """
@@ -127,13 +127,13 @@ class Quarantine:
             self._deadlines.remove(task)
 
     async def forget(self, delivery: Delivery) -> None:
-        """Removes the record of a message that will not be delivered any more."""
+        """Remove the record of a message that will not be delivered any more."""
         if delivery.deliveries > self._suspect_after:
             tree, seq = delivery.address.tree, delivery.seq
             await retry(lambda: self._store.clear(tree, seq), self._clock.sleep)
 
     async def _observation(self, delivery: Delivery, record: QuarantineRecord) -> _Observation | None:
-        """Returns None when others are handled alone for so long that it should not wait for its turn."""
+        """Return None when others are handled alone for so long that it should not wait for its turn."""
         tree, release = delivery.address.tree, ExitStack()
         if not (record.in_group or record.attempts_alone):
             return _Observation(self._store, self._clock, tree, replace(record, in_group=True), release)
@@ -165,7 +165,7 @@ class _Observation:
         self._survived = False
 
     async def begin(self, fence: int) -> None:
-        """Writes the record. Raises Fenced when the one at `fence` is not the last any more; then it is over."""
+        """Write the record. Raises Fenced when the one at `fence` is not the last any more; then it is over."""
         try:
             await self._write(self._record, fence)
         except BaseException:
@@ -173,7 +173,7 @@ class _Observation:
             raise
 
     async def run(self, handle: Handle) -> str | None:
-        """Returns why the message is poison, None when it is not. Raises what `handle` raises."""
+        """Return why the message is poison, None when it is not. Raises what `handle` raises."""
         window = asyncio.create_task(self._survive(), name=f"trial of {self._record.seq}")
         left: QuarantineRecord | None = None
         try:
@@ -204,7 +204,7 @@ class _Observation:
             log.info("another worker tries message %d meanwhile", record.seq)
 
     async def _end(self, window: asyncio.Task[None], left: QuarantineRecord | None) -> None:
-        """Clears the record or leaves `left`, within a short time also while the process is told to stop.
+        """Clear the record or leave `left`, within a short time also while the process is told to stop.
 
         A record that stays only counts as one crash too many.
         """

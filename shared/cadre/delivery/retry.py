@@ -44,7 +44,7 @@ async def retry(
     log: logging.Logger = _log,
     told: Callable[[str], None] = lambda _: None,
 ) -> T:
-    """Returns the result of `operation`, which is repeated as long as it raises RetryableError; any other error is
+    """Return the result of `operation`, which is repeated as long as it raises RetryableError; any other error is
     raised.
 
     Between the tries it sleeps for `pauses` seconds, the last of them again and again, and warns each time in `log`:
@@ -67,7 +67,7 @@ async def retry(
 
 
 async def once_set_up(operation: Callable[[], Awaitable[T]], setup: Setup, log: logging.Logger = _log) -> T:
-    """Returns the result of `operation`, which is repeated every second as long as it raises RetryableError, and for
+    """Return the result of `operation`, which is repeated every second as long as it raises RetryableError, and for
     the setup's seconds if it raises NotSetUpYet; any other error is raised."""
     until = time.monotonic() + setup.seconds
 

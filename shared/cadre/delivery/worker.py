@@ -52,7 +52,7 @@ class Job(Generic[T]):
         self._message: T | None = None
 
     async def message(self) -> T:
-        """Raises UnreadableMessage (NewerSchema among them), TooLarge, BlobMissing."""
+        """Raise UnreadableMessage (NewerSchema among them), TooLarge, BlobMissing."""
         if self._message is None:
             self._message = await self._read()
         return self._message
@@ -113,7 +113,7 @@ class Worker(Generic[T]):
             await self._give_up(job, error)
 
     async def _give_up(self, job: Job[T], error: TerminalError) -> bool:
-        """Returns whether the message is a dead letter now: a newer replica may have to refuse it."""
+        """Return whether the message is a dead letter now: a newer replica may have to refuse it."""
         try:
             await self._refuse(job, error)
         except NewerSchema as newer:
@@ -124,7 +124,7 @@ class Worker(Generic[T]):
 
 
 async def defer_to_newer(delivery: Delivery, error: NewerSchema) -> None:
-    """Hands the delivery back after a pause, or gives it up after MAX_REDELIVERIES."""
+    """Hand the delivery back after a pause, or gives it up after MAX_REDELIVERIES."""
     if delivery.deliveries <= MAX_REDELIVERIES:
         pause = min(2.0 ** (delivery.deliveries - 1), _LONGEST_PAUSE_SECONDS)
         log.warning("%s is left to a newer replica for %g s: %s", delivery.subject, pause, error)
@@ -161,13 +161,13 @@ class Misaddressed(UnreadableMessage):
 
 
 def check_sender(message: Record | ToolCall, address: Address) -> None:
-    """Raises Misaddressed for a message on a wrong subject, or from a sender that may not send it."""
+    """Raise Misaddressed for a message on a wrong subject, or from a sender that may not send it."""
     if why := wrong_subject(message, address) or impersonation(message, address.sender):
         raise Misaddressed(why)
 
 
 def impersonation(message: Record | ToolCall, sender: str) -> str | None:
-    """Returns why the message cannot be from this sender; None when it can."""
+    """Return why the message cannot be from this sender; None when it can."""
     author = _AUTHORS.get(type(message))
     match message:
         case ToolCall():
@@ -190,7 +190,7 @@ def impersonation(message: Record | ToolCall, sender: str) -> str | None:
 
 
 def wrong_subject(message: Record | ToolCall, address: Address) -> str | None:
-    """Returns why the message does not belong on its subject, by which it is delivered, fenced and removed."""
+    """Return why the message does not belong on its subject, by which it is delivered, fenced and removed."""
     about = message.run
     if isinstance(message, ToolCall):
         about = message.id

@@ -87,7 +87,7 @@ class WorkspaceStore:
         return await retry(lambda: self._blobs.get(ref))
 
     async def _put(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
-        """Puts the next version of the path in the place of the present one."""
+        """Put the next version of the path in the place of the present one."""
         return await retry(lambda: self._put_once(path, key, expected, content))
 
     async def _put_once(self, path: str, key: str, expected: int | None, content: _Content) -> WorkspaceFile:
@@ -109,7 +109,7 @@ class WorkspaceStore:
     async def _check_write(
         self, path: str, record: WorkspaceFile | None, expected: int | None, content: _Content
     ) -> None:
-        """Raises FileChanged, and WorkspaceError when the workspace is full."""
+        """Raise FileChanged, and WorkspaceError when the workspace is full."""
         current = record.version if record is not None and record.ref is not None else 0
         if expected is not None and expected != current:
             there = f"it has version {current}" if current else "there is none"
@@ -146,7 +146,7 @@ class WorkspaceStore:
 
 
 def _earlier_write(record: WorkspaceFile, key: str, ref: str) -> FileWritten | None:
-    """Returns the write when it took place before."""
+    """Return the write when it took place before."""
     return next((one for one in record.history if (one.by, one.ref) == (key, ref)), None)
 
 

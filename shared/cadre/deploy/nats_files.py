@@ -85,7 +85,7 @@ def update_users(
     remove: Iterable[str] = (),
     apart: bool = False,
 ) -> UserChanges:
-    """Brings the folder up to date: keys are kept unless their user is in `rotate`; users in `remove` are removed.
+    """Bring the folder up to date: keys are kept unless their user is in `rotate`; users in `remove` are removed.
 
     Keys can be read by their owner alone. Raises CommandFailed.
     """
@@ -123,7 +123,7 @@ def merged(roles: Iterable[Role]) -> list[Role]:
 
 
 def write_public(file: Path, roles: Iterable[Role], keys: Mapping[str, Key], topology: Topology) -> None:
-    """Writes the server's file of the users that have a key, and ROLES_FILE with all of them beside it. Raises
+    """Write the server's file of the users that have a key, and ROLES_FILE with all of them beside it. Raises
     OSError."""
     roles = [*roles]
     _write(file.with_name(ROLES_FILE), msgspec.json.format(msgspec.json.encode(roles)).decode())
@@ -202,7 +202,7 @@ def _enter(folder: Path, mode: int) -> None:
 
 
 def _write(file: Path, text: str, mode: int = _PUBLIC_MODE) -> None:
-    """Replaces the file atomically; it never has more permissions than `mode`."""
+    """Replace the file atomically; it never has more permissions than `mode`."""
     fresh = file.with_name(f".{file.name}.new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as opened:

@@ -98,7 +98,7 @@ def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
 
 
 def _programs(team: TeamSpec, values: Values) -> Iterator[Component]:
-    """What runs the programs among the agents, each in an image that has the program's packages."""
+    """Yield what runs the programs among the agents, each in an image that has the program's packages."""
     files = (
         None
         if values.files

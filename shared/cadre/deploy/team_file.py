@@ -96,7 +96,7 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_team(path: Path) -> TeamSpec:
-    """Reads a team file, or the `team.yaml` of a folder; paths in it are relative to it.
+    """Read a team file, or the `team.yaml` of a folder; paths in it are relative to it.
 
     Its form is `apiVersion: cadre.dev/v1, kind: Team, metadata: {name}, spec: {agents, tools, automations, script,
     demo}`.
@@ -147,7 +147,7 @@ def named_files(file: Path) -> list[Path]:
 
 
 def _check_reach(file: Path, agents: dict[str, Path]) -> None:
-    """Raises SpecError for an agent that would not find what the team file gives to it."""
+    """Raise SpecError for an agent that would not find what the team file gives to it."""
     for name, path in agents.items():
         if defaults_for(path).file != file:
             raise SpecError(

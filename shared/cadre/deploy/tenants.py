@@ -53,7 +53,7 @@ def create_tenant(
     topology: Topology,
     storage_bytes: int | None = None,
 ) -> Path:
-    """Makes the tenant's folder, with keys for its services and its administrator, or adds users of a tenant that is
+    """Make the tenant's folder, with keys for its services and its administrator, or adds users of a tenant that is
     there; returns the folder. Raises CommandFailed."""
     own = folder / name
     try:
@@ -80,7 +80,7 @@ def create_tenant(
 
 
 def remove_tenant(folder: Path, name: str, topology: Topology) -> None:
-    """Removes the tenant's folder and its account; what the account has stored stays with the server. Raises
+    """Remove the tenant's folder and its account; what the account has stored stays with the server. Raises
     CommandFailed."""
     own = folder / name
     if not (own / TENANT_FILE).exists():
@@ -91,7 +91,7 @@ def remove_tenant(folder: Path, name: str, topology: Topology) -> None:
 
 
 def write_accounts(folder: Path, topology: Topology) -> Path:
-    """Writes the server's file anew; returns it. Raises OSError, SetupError, CommandFailed."""
+    """Write the server's file anew; returns it. Raises OSError, SetupError, CommandFailed."""
     file = folder / ACCOUNTS_FILE
     accounts = [_account(own) for own in tenants_in(folder)]
     fresh = file.with_name(f".{file.name}.new")

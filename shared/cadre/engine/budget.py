@@ -68,7 +68,7 @@ def _narrower(one: N | None, other: N | None) -> N | None:
 
 
 def gained(events: list[ev.AnyEvent]) -> Usage:
-    """What the events add to a run's usage."""
+    """Return what the events add to a run's usage."""
     total = Usage()
     for event in events:
         match event:
@@ -114,7 +114,7 @@ _UNITS = {"tokens": "tokens", "cost": "in cost", "steps": "steps"}
 
 
 def share(run: Run, among: int) -> Budget | None:
-    """What one of `among` members called together gets: its part of what is left, one level less deep."""
+    """Return what one of `among` members called together gets: its part of what is left, one level less deep."""
     budget = run.budget
     if budget is None:
         return None
@@ -147,7 +147,9 @@ def least_tokens(text: str) -> int:
 
 
 def too_little_for(card: AgentCard, begun: ev.DelegateStarted) -> ErrorInfo | None:
-    """Why the member cannot be begun with its share of the budget: its first request alone takes more; else None."""
+    """Return why the member cannot be begun with its share of the budget: its first request alone takes more; else
+    None.
+    """
     lent = begun.budget.tokens if begun.budget is not None else None
     least = card.prompt_tokens + least_tokens(begun.task) if card.prompt_tokens else 0
     if lent is None or lent >= least:

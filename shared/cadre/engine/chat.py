@@ -89,7 +89,7 @@ class Transcript:
         return self._tools
 
     def catch_up(self, run: Run) -> None:
-        """Renders what is new, so that the next request need not."""
+        """Render what is new, so that the next request need not."""
         calls = asked_model(run).calls if run.spec is not None else None
         known, missing = self._toolset, _missing(run)
         same = known is not None and known[0] is run.tools and known[1] is run.members
@@ -205,7 +205,7 @@ def repeated_task(run: Run) -> str:
 
 
 def base_tokens(run: Run, prompts: Prompts) -> int:
-    """What a request of the run takes up besides its memory, whichever its purpose."""
+    """Return what a request of the run takes up besides its memory, whichever its purpose."""
     tools, members = list(run.tools.values()), list(run.members.values())
     asked = system_message(run, prompts)["content"]
     if run.spec is None or run.spec.model.calls == "native":
@@ -315,7 +315,7 @@ def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
 
 
 def _called(step: Step) -> str | None:
-    """What a step did, when its model wrote that in text: the block of code, or the calls."""
+    """Return what a step did, when its model wrote that in text: the block of code, or the calls."""
     if not isinstance(step, ActionStep):
         return None
     account = account_of(step)
@@ -374,7 +374,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
 
 
 def _observations(step: ActionStep, prompts: Prompts) -> list[str]:
-    """What came of each call that the model has asked for in its text."""
+    """Return what came of each call that the model has asked for in its text."""
     return [f"{call.name}: {observed(call, prompts)}" for call in step.asked]
 
 
@@ -388,7 +388,7 @@ def _seen(account: StepAccount, step: ActionStep, prompts: Prompts) -> str:
 
 
 def observed(call: CallState, prompts: Prompts) -> str:
-    """What a call came to, as its model reads it."""
+    """Return what a call came to, as its model reads it."""
     return prompts.error(call.error.message) if call.error is not None else call.observation or ""
 
 

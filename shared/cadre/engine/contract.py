@@ -19,7 +19,7 @@ from cadre.spec.contract import (
 
 
 def contract_problems(spec: AgentSpec, reach: TeamReach) -> list[ContractProblem]:
-    """What does not hold, errors first."""
+    """Return what does not hold, errors first."""
     found = [*common_problems(spec, reach), *deciding_kind(spec).contract(spec, reach).problems]
     return sorted(found, key=lambda problem: ("error", "missing", "warning").index(problem.level))
 

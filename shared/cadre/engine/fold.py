@@ -77,7 +77,7 @@ def fold(entries: Iterable[Entry], run: str, tree: str) -> Run:
 
 
 def apply_entry(run: Run, entry: Entry) -> None:
-    """Makes an entry of the journal true of the run."""
+    """Make an entry of the journal true of the run."""
     run.entries = entry.n
     run.seen.add(entry.cause)
     for event in entry.events:
@@ -85,7 +85,7 @@ def apply_entry(run: Run, entry: Entry) -> None:
 
 
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
-    """Makes `event`, of the journal's entry `n`, true of the run."""
+    """Make `event`, of the journal's entry `n`, true of the run."""
     kind = type(event)
     weight = _take_in(run, event) if kind in READ or kind not in COMMON else 0
     if run.facts is not None:

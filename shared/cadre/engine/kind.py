@@ -196,7 +196,7 @@ class Kind(ABC):
         return None
 
     def account(self, own: KindStep) -> StepAccount | None:
-        """What a step of this kind did beside single calls, if anything."""
+        """Return what a step of this kind did beside single calls, if anything."""
         raise TypeError(
             f"{type(self).__name__} has steps with nothing but calls, and no {type(own).__name__}"
         )
@@ -237,7 +237,7 @@ def kind_of(run: Run) -> Kind:
 
 
 def account_of(step: ActionStep) -> StepAccount | None:
-    """What the step did beside single calls; a step may come from a run of another kind."""
+    """Return what the step did beside single calls; a step may come from a run of another kind."""
     if step.own is None:
         return None
     name = str(type(step.own).__struct_config__.tag)

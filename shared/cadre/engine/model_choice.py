@@ -34,7 +34,7 @@ def spec_as_asked(run: Run) -> AgentSpec:
 
 
 def fallback_of_call(run: Run, at: float, attempt: int) -> int:
-    """Which model the call that begins now goes to: 0 is the first one. `at` is in Unix seconds."""
+    """Return which model the call that begins now goes to: 0 is the first one. `at` is in Unix seconds."""
     if run.choice is None or (attempt == 1 and at - run.choice.at >= FIRST_AGAIN_SECONDS):
         return 0
     return run.choice.fallback
@@ -57,13 +57,13 @@ def next_fallback(run: Run) -> int | None:
 
 
 def tries(run: Run) -> int:
-    """How often the call in flight was made to the model that is asked now."""
+    """Return how often the call in flight was made to the model that is asked now."""
     assert run.model is not None
     return run.model.attempt - (run.choice.tries_before if run.choice is not None else 0)
 
 
 def choose(run: Run, called: ev.ModelCalled, at: float) -> None:
-    """Takes a model call into `run.choice`; another model has its own tries."""
+    """Take a model call into `run.choice`; another model has its own tries."""
     if run.choice is None and not called.fallback:
         return
     was = run.choice or ModelChoice()

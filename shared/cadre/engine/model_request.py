@@ -45,7 +45,7 @@ _OF_THE_MODEL = frozenset({"message", "function_call", "reasoning"})
 
 
 def native_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the items of tools that the endpoint has run."""
+    """Return the items of tools that the endpoint has run."""
     return [item for item in items if item["type"] not in _OF_THE_MODEL]
 
 

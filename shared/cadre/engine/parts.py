@@ -72,7 +72,7 @@ def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -
 
 
 def is_callers(run: Run, name: str) -> bool:
-    """Whether the tool is a function of whoever started the run."""
+    """Return whether the tool is a function of whoever started the run."""
     return run.task is not None and any(tool.name == name for tool in run.task.terms.tools)
 
 

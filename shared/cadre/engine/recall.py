@@ -102,7 +102,7 @@ _OBSERVED = 4_000
 
 
 def to_remember(run: Run, since: int) -> list[ToolCall]:
-    """What the entries from `since` on have finished."""
+    """Return what the entries from `since` on have finished."""
     spec = run.spec
     if spec is None or spec.memory.remember == "nothing":
         return []

@@ -33,7 +33,7 @@ def deadline_timer(run: Run) -> str:
 
 
 def fired(run: Run, name: str, due: float) -> TimerFired:
-    """What arrives when that timer of the run goes off."""
+    """Return what arrives when that timer of the run goes off."""
     return TimerFired(id=timer_id(run.id, name), tree=run.tree, run=run.id, name=name, at=due)
 
 
@@ -72,7 +72,9 @@ def resume_timer(call: CallState) -> str:
 
 
 def call_of(timer: str, kind: str) -> str | None:
-    """What the timer is about: a call (kind `call`), a held call (`approval`), a wait of the agent's kind (`kind`)."""
+    """Return what the timer is about: a call (kind `call`), a held call (`approval`), a wait of the agent's kind
+    (`kind`).
+    """
     prefix = f"{kind}-"
     return timer[len(prefix) :] if timer.startswith(prefix) else None
 

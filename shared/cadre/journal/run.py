@@ -267,7 +267,7 @@ class Run(msgspec.Struct, kw_only=True):
     repeated: dict[str, Repeated] = {}
     """The latest calls, by digest, oldest first."""
     truncated: bool = False
-    """Whether a step came to nothing because its answer was cut off at the limit of tokens."""
+    """True if a step came to nothing because its answer was cut off at the limit of tokens."""
     refused_repeats: int = 0
     """Calls refused because they led nowhere before."""
     revoked: list[Revoked] = []

@@ -96,7 +96,7 @@ class Stepwise(Kind):
 
 
 def why_idle(run: Run) -> str:
-    """What was wrong in the run's last steps, if they did nothing; "" where the last one did something."""
+    """Return what was wrong in the run's last steps, if they did nothing; "" where the last one did something."""
     problems: list[str] = []
     for step in reversed(run.steps):
         if isinstance(step, PlanningStep):
@@ -112,7 +112,7 @@ def why_idle(run: Run) -> str:
 
 
 def _problem(step: ActionStep) -> str:
-    """Why nothing was done in the step; "" when something was."""
+    """Return why nothing was done in the step; "" when something was."""
     if step.own is not None or any(call.kind != "refused" for call in step.calls):
         return ""
     errors = [call.error for call in step.calls if call.error is not None]

@@ -46,7 +46,7 @@ def server_binary() -> Path:
 
 
 def write_config(file: Path, store: Path, port: int, sync: str, users: Path | None = None) -> None:
-    """Writes the server's configuration: loopback only.
+    """Write the server's configuration: loopback only.
 
     With `sync="always"` it acknowledges only what a power cut cannot take; with an interval, a power cut may take
     what was acknowledged within it. `users` is the server's file of users; without it anybody may do anything.
@@ -117,7 +117,7 @@ def choose_port(wanted: int, last: int, what: str, option: str) -> int:
 
 
 def free_port(wanted: int, what: str, option: str) -> int:
-    """Finds a port of the loopback interface that is free at this moment: `wanted`, or any when that is 0.
+    """Find a port of the loopback interface that is free at this moment: `wanted`, or any when that is 0.
 
     Raises CommandFailed naming the option to change.
     """
@@ -157,7 +157,7 @@ class StackUsers:
         self._handed: dict[str, HandedKey] = {}
 
     def create_keys(self, team: TeamSpec | None) -> None:
-        """Creates a key for each service of the team. Raises SetupError, CommandFailed."""
+        """Create a key for each service of the team. Raises SetupError, CommandFailed."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         keys = {role.user: new_key(role.user) for role in roles}
         if (given := read_settings().nats_credentials) and (own := read_key(Path(given))).user == OPERATOR:
@@ -193,7 +193,7 @@ class StackUsers:
         return HandedKey(f"/proc/self/fd/{descriptor}", (descriptor,))
 
     async def provision(self, nats: str) -> None:
-        """Creates the streams and consumers of all users, which may not do so themselves.
+        """Create the streams and consumers of all users, which may not do so themselves.
 
         Raises as `provision_roles`.
         """

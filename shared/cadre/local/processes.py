@@ -88,11 +88,11 @@ class Stack:
         self.is_scripted = not self.model and self.team is not None and self.team.script is not None
 
     def check_packages(self) -> None:
-        """Raises CommandFailed when a package is missing that one of its services needs."""
+        """Raise CommandFailed when a package is missing that one of its services needs."""
         check_extras("up", self._service_kinds())
 
     async def start(self) -> None:
-        """Starts everything and returns when all is ready. Raises CommandFailed."""
+        """Start everything and return when all is ready. Raises CommandFailed."""
         isolated = asyncio.create_task(self._leave_out_isolated())
         try:
             if self.users is not None:
@@ -112,7 +112,7 @@ class Stack:
             self.notes.append("without Landlock in this kernel tools can find the keys of other services")
 
     async def _leave_out_isolated(self) -> None:
-        """Leaves out the agents that can do nothing on a machine without isolation, if any others are left then."""
+        """Leave out the agents that can do nothing on a machine without isolation, if any others are left then."""
         if self.team is None or not self.team.pools:
             return
         tier, why = await isolation_tier()
@@ -143,13 +143,13 @@ class Stack:
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Ends the services within their drain time, then what they need: the tracer, which exports what they have
+        """End the services within their drain time, then what they need: the tracer, which exports what they have
         journaled, and NATS last."""
         for group in reversed(self._groups):
             await self._end(group, self.drain + _KILL_SECONDS)
 
     def kill(self) -> None:
-        """Ends all processes at once."""
+        """End all processes at once."""
         for child in self._running.values():
             child.kill()
 
@@ -161,7 +161,7 @@ class Stack:
         return list(self._running.values())
 
     async def add(self, service: ProcessSpec) -> ManagedProcess:
-        """Starts one more service and returns when it is ready. Raises CommandFailed; then it does not run."""
+        """Start one more service and return when it is ready. Raises CommandFailed; then it does not run."""
         child = ManagedProcess(service, self.on_line, self._restarted)
         life = asyncio.create_task(child.keep_alive())
         ready = asyncio.create_task(until_ready([child], self.start_seconds, self.on_line))
@@ -179,7 +179,7 @@ class Stack:
         return child
 
     async def remove(self, child: ManagedProcess) -> None:
-        """Ends a service within its drain time."""
+        """End a service within its drain time."""
         await self._end([child], self.drain + _KILL_SECONDS)
         for group in self._groups:
             if child in group:
@@ -196,7 +196,7 @@ class Stack:
     # --- life
 
     async def _launch(self, *groups: Sequence[ProcessSpec]) -> None:
-        """Starts them all at once; they end group by group, the last one first."""
+        """Start them all at once; they end group by group, the last one first."""
         started = [
             [ManagedProcess(service, self.on_line, self._restarted) for service in group] for group in groups
         ]
@@ -264,7 +264,7 @@ class Stack:
         return self._service("nats", [str(server), "-c", str(config)], {}, ready, alive)
 
     async def _restart_refusing_nats(self) -> None:
-        """Starts NATS again when it refuses writes although its disk has room: after a full disk it does so until
+        """Start NATS again when it refuses writes although its disk has room: after a full disk it does so until
         then."""
         unready = await readiness(self.ports.gateway)
         if unready is None or unready.code != REFUSES:

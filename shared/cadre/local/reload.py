@@ -44,7 +44,7 @@ class Reloader:
         self._find_files(stack.services())
 
     async def watch(self) -> None:
-        """Takes up for ever what changes from the making of this on; the stack has started."""
+        """Take up for ever what changes from the making of this on; the stack has started."""
         stack = self._stack
         self._script = next((one for one in stack.children if self._team.script in one.service.files()), None)
         services = {_key(service) for service in stack.services()}
@@ -115,7 +115,7 @@ class Reloader:
         return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
     async def _start(self, service: ProcessSpec) -> None:
-        """Starts the service in the place of the one that runs, if one does."""
+        """Start the service in the place of the one that runs, if one does."""
         before = self._children.get(_key(service))
         try:
             child = await self._stack.add(service)
@@ -129,7 +129,7 @@ class Reloader:
         self._stack.on_line(service.name, "reload: started" if before is None else "reload: restarted")
 
     async def _restart_script(self, child: ManagedProcess) -> None:
-        """Restarts the scripted model at its own port, when its script holds on another one."""
+        """Restart the scripted model at its own port, when its script holds on another one."""
         try:
             await self._stack.remove(await self._stack.add(self._stack.trial_of_script()))
         except CommandFailed as failure:
@@ -139,14 +139,14 @@ class Reloader:
         self._stack.on_line(child.service.name, "reload: restarted")
 
     def _find_files(self, services: Iterable[ProcessSpec]) -> None:
-        """Finds out which files each service consists of by now; of one whose files are wrong, those it had."""
+        """Find out which files each service consists of by now; of one whose files are wrong, those it had."""
         for service in services:
             with contextlib.suppress(SetupError):
                 self._files[_key(service)] = {path.resolve() for path in service.files()}
         self._note(*self._files.values())
 
     def _note(self, *files: Iterable[Path]) -> None:
-        """Watches these files as well, from now on."""
+        """Watch these files as well, from now on."""
         self._seen = _states(path for some in files for path in some) | self._seen
 
 

@@ -56,12 +56,12 @@ async def check_service(module: str, *options: str) -> tuple[int | None, str, st
 
 
 def reason(errors: str) -> str:
-    """Why a check failed: the last line of its stderr."""
+    """Return why a check failed: the last line of its stderr."""
     return (errors.strip().splitlines() or ["no reason given"])[-1].removeprefix("cadre: ")
 
 
 async def isolation_tier() -> tuple[str, str]:
-    """Returns the tier in which agents' code would be isolated and "", or "" and why there is none."""
+    """Return the tier in which agents' code would be isolated and "", or "" and why there is none."""
     code, output, errors = await check_service("cadre_sandbox")
     return (output.strip(), "") if code == 0 else ("", reason(errors))
 
@@ -163,7 +163,7 @@ def _models(spec: AgentSpec) -> list[ModelSpec]:
 
 
 async def check_model(used: UsedModel) -> list[Probe]:
-    """Asks the model as its agents do: by a call with a tool, and under a schema, or plainly. `no` is an answer that is
+    """Ask the model as its agents do: by a call with a tool, and under a schema, or plainly. `no` is an answer that is
     none of the kind, `unknown` no answer, with the reason."""
     spec = used.model
     endpoint = ProbedEndpoint(spec, _CHECK_SECONDS)

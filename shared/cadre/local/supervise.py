@@ -70,7 +70,7 @@ class ManagedProcess:
     _process: asyncio.subprocess.Process | None = None
 
     async def keep_alive(self) -> None:
-        """Runs the service, again and again, until it is stopped.
+        """Run the service, again and again, until it is stopped.
 
         Raises CommandFailed for one that has never been ready: when it died at once too often, or cannot start as it
         is configured. A tool that kills its service must not end the others, so one that was ready is never given up.
@@ -138,7 +138,7 @@ class ManagedProcess:
             copying.cancel()
 
     async def _probe_liveness(self) -> None:
-        """Kills the process when it hangs: it has not answered for a number of probes in a row."""
+        """Kill the process when it hangs: it has not answered for a number of probes in a row."""
         failures, allowed = 0, STARTUP_FAILURES
         while self.service.alive is not None:
             await asyncio.sleep(LIVENESS_PERIOD_SECONDS)
@@ -184,18 +184,18 @@ class ManagedProcess:
         return f"{self.tail[-1].removeprefix('cadre: ')} (all in {self.service.log})"
 
     def stop(self) -> None:
-        """Asks the process to end in its own time; it is not started again."""
+        """Ask the process to end in its own time; it is not started again."""
         self._stopping.set()
         self.restart()
 
     def restart(self) -> None:
-        """Asks the process to end in its own time; unless it is stopped, it is started again then."""
+        """Ask the process to end in its own time; unless it is stopped, it is started again then."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
 
     def kill(self) -> None:
-        """Ends the process and those it started, now."""
+        """End the process and those it started, now."""
         self._stopping.set()
         if self._process is not None and self._process.returncode is None:
             self._kill_group()
@@ -206,7 +206,7 @@ async def until_ready(
     within: float,
     on_line: Callable[[str, str], None] = lambda name, line: None,
 ) -> None:
-    """Waits until each has been ready once. Raises CommandFailed naming those that are not after `within` seconds.
+    """Wait until each has been ready once. Raises CommandFailed naming those that are not after `within` seconds.
 
     `on_line` is called now and then with (name, what it lacks) for those that are waited for.
     """

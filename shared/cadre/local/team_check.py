@@ -86,7 +86,7 @@ def _agent_problems(file: Path) -> list[FileProblem]:
 
 
 def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
-    """What does not hold between the files of a team, each of which can be read."""
+    """Yield what does not hold between the files of a team, each of which can be read."""
     agents = {name: read_agent(file) for name, file in team.agents.items()}
     modules = read_tool_cards(team.tools)
     for index, module in enumerate(modules):
@@ -109,7 +109,7 @@ def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
 
 
 def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
-    """What their code may import and could not, in the sandbox of this machine."""
+    """Yield what their code may import and could not, in the sandbox of this machine."""
     needed = {file: facts_of(spec).modules for file, spec in agents.items()}
     if not (modules := {name for names in needed.values() for name in names}):
         return

@@ -129,7 +129,9 @@ def _implied(first: ev.AnyEvent) -> str:
 
 
 def arrival_of(run: Run, entry: Entry) -> Arrival:
-    """What arrived at the run, in the state before the entry. Raises ValueError for an entry that does not tell."""
+    """Return what arrived at the run, in the state before the entry. Raises ValueError for an entry that does not
+    tell.
+    """
     accepted = next((event for event in entry.events if isinstance(event, ev.RunAccepted)), None)
     called = next((event for event in entry.events if isinstance(event, ev.ModelCalled)), None)
     offered = next((event for event in entry.events if isinstance(event, ev.ToolsetChanged)), None)
@@ -197,7 +199,7 @@ def _sent_at(entry: Entry) -> float:
 
 
 def _recalled(entry: Entry) -> dict[str, Any]:
-    """What the memory service answered, as far as the run has taken it."""
+    """Return what the memory service answered, as far as the run has taken it."""
     first = entry.events[0]
     if not isinstance(first, ev.MemoryRecalled):
         return {}

@@ -187,7 +187,7 @@ def _accept(draft: Draft, task: Task) -> None:
 
 
 def _begin(draft: Draft, task: Task) -> None:
-    """Asks for memories, or has the agent's kind begin."""
+    """Ask for memories, or has the agent's kind begin."""
     run, arrival = draft.run, draft.arrival
     if run.cancelled is not None:
         draft.stop("cancelled", error=ErrorInfo("cancelled", run.cancelled or "cancelled before it began"))
@@ -228,7 +228,7 @@ def _lacking(draft: Draft) -> ErrorInfo | None:
 
 
 def _on_cancel(draft: Draft, cancel: Cancel) -> None:
-    """Ends the run, or has its kind see to the end. A second request is noted, unless it wants the end at once."""
+    """End the run, or has its kind see to the end. A second request is noted, unless it wants the end at once."""
     is_first = draft.run.cancelled is None
     draft.emit(_requested(cancel))
     error = ErrorInfo("cancelled", cancel.reason or "cancelled")
@@ -246,7 +246,7 @@ def _requested(cancel: Cancel) -> ev.CancelRequested:
 
 
 def _on_signal(draft: Draft, signal: Signal) -> None:
-    """Keeps the signal; the waits that it ends are ended last of all."""
+    """Keep the signal; the waits that it ends are ended last of all."""
     if len(draft.run.signals) >= MAX_KEPT_SIGNALS:
         draft.emit(ev.RecordIgnored(kind="Signal", code="signals-full"))
     else:
@@ -273,7 +273,7 @@ def _first_over(run: Run) -> Signalled | None:
 
 
 def _on_message(draft: Draft, message: UserMessage) -> None:
-    """Keeps the message for the next model call, which it may bring about."""
+    """Keep the message for the next model call, which it may bring about."""
     run, model = draft.run, draft.asked
     if run.spec is not None and not facts_of(run.spec, run.decided_by).reads_steps:
         draft.emit(ev.RecordIgnored(kind="UserMessage", code="reads-no-messages"))
@@ -304,7 +304,7 @@ def _put_aside(draft: Draft) -> None:
 
 
 def _on_edit(draft: Draft, edit: Edit) -> None:
-    """Makes an edit that is based on the present version, or says why it is not made."""
+    """Make an edit that is based on the present version, or says why it is not made."""
     run, kind = draft.run, draft.kind
     present = kind.editable(run)
     if present is None:
@@ -451,7 +451,9 @@ def _due(run: Run, timer: TimerFired) -> CallState | None:
 
 
 def _of_the_kind(draft: Draft) -> bool:
-    """What the common cases do not take: a member that nobody waits for any more, a wait or a record of the kind's."""
+    """Return what the common cases do not take: a member that nobody waits for any more, a wait or a record of the
+    kind's.
+    """
     run, what = draft.run, draft.arrival.what
     if isinstance(what, Report) and what.child in run.late_members:
         draft.emit(delegate_finished(what))
@@ -470,7 +472,7 @@ def _named(timer: TimerFired, name: str) -> TimerFired:
 
 
 def _is_open(run: Run, call: str) -> bool:
-    """Whether an answer to the call is awaited: it was sent, and has none."""
+    """Return whether an answer to the call is awaited: it was sent, and has none."""
     return any(state.id == call and state.hold is None and state.pause is None for state in run.open_calls())
 
 
@@ -536,7 +538,9 @@ def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
 
 
 def _unpaid(run: Run, name: str, begun: ev.AnyEvent) -> ErrorInfo | None:
-    """Why the member is not begun, for a model to read; where no model reads it, it is begun with what there is."""
+    """Return why the member is not begun, for a model to read; where no model reads it, it is begun with what there
+    is.
+    """
     if not isinstance(begun, ev.DelegateStarted) or not kind_of(run).reads_calls(run):
         return None
     return too_little_for(run.members[name], begun)

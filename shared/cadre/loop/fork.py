@@ -75,7 +75,7 @@ def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:
 
 
 def _messages(steps: list[Step], wanted: bool) -> list[Step]:
-    """What people had said before the step that the fork begins with."""
+    """Return what people had said before the step that the fork begins with."""
     return [step for step in steps if isinstance(step, MessageStep)] if wanted else []
 
 

@@ -40,7 +40,7 @@ def owed(run: Run, since: int = 0) -> list[Command]:
 
 
 def is_at_work(run: Run) -> bool:
-    """Whether somebody works for the run at this moment: its model, an executor, a member, a sandbox."""
+    """Return whether somebody works for the run at this moment: its model, an executor, a member, a sandbox."""
     if run.model is not None or run.open_calls():
         return True
     return run.phase is Phase.ACTING and run.spec is not None and bool(kind_of(run).owed(run, 0))
@@ -180,7 +180,7 @@ def _inputs(run: Run, call: CallState, arguments: dict[str, Any]) -> dict[str, A
 
 
 def _read_at_most(run: Run) -> int | None:
-    """What a model reads itself need not travel beyond its limit."""
+    """Return what a model reads itself need not travel beyond its limit."""
     reads = run.spec is not None and kind_of(run).reads_calls(run)
     return run.spec.limits.observation_chars if run.spec is not None and reads else None
 

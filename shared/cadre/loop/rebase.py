@@ -36,7 +36,7 @@ class TeamFiles(NamedTuple):
     tools: list[ToolCard]
     """Those that can be known without starting anything; others are as the run was offered them."""
     has_all_tools: bool = False
-    """Whether there are no others: what is not among them nobody offers."""
+    """True if there are no others: what is not among them nobody offers."""
 
 
 class CannotRebase(Exception):
@@ -74,7 +74,7 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
 
 
 def toolsets_of(journal: Sequence[Journaled]) -> list[ev.ToolsetChanged]:
-    """What the run was offered, from the first time to the last."""
+    """Return what the run was offered, from the first time to the last."""
     return [event for _, entry in journal for event in entry.events if isinstance(event, ev.ToolsetChanged)]
 
 
@@ -86,7 +86,7 @@ def tools_of_now(journal: Sequence[Journaled], team: TeamFiles) -> dict[str, Too
 
 
 def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepted, AgentSpec]:
-    """How the run began, and what its agent's file says now. Raises CannotRebase."""
+    """Return how the run began, and what its agent's file says now. Raises CannotRebase."""
     first = journal[0].entry
     accepted = next((event for event in first.events if isinstance(event, ev.RunAccepted)), None)
     if accepted is None:
@@ -124,7 +124,7 @@ def _with_the_services_own(
 def _toolset(
     spec: AgentSpec, team: TeamFiles, changes: Sequence[ev.ToolsetChanged], missing: Sequence[str]
 ) -> Toolset:
-    """What the files offer to the agent, and what other services offered to the run besides; nothing that was
+    """Return what the files offer to the agent, and what other services offered to the run besides; nothing that was
     `missing` then."""
     then = [] if team.has_all_tools else [card for change in changes for card in change.tools]
     tools = {card.name: card for card in then}

@@ -61,7 +61,7 @@ class Replay(msgspec.Struct, kw_only=True):
 
 
 def redecide(journals: Iterable[Sequence[Journaled]], *, decisions_only: bool = False) -> Replay:
-    """Decides the whole journals of any number of runs anew, each in order from its first entry.
+    """Decide the whole journals of any number of runs anew, each in order from its first entry.
 
     With `decisions_only` nothing but the decisions is compared, whatever words of the specification they quote, and of
     each run up to the first other one: for entries that are not as they were journaled, and decisions that are not
@@ -187,7 +187,7 @@ def _compare(entry: Entry, now: list[ev.AnyEvent], decisions_only: bool) -> list
 
 
 def _of_the_end(was: list[ev.AnyEvent], now: list[ev.AnyEvent]) -> list[str]:
-    """Where one of the two ends the run: why."""
+    """Return where one of the two ends the run: why."""
     lines = []
     for who, events in (("journaled", was), ("now      ", now)):
         end = events[-1] if events else None

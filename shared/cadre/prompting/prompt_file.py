@@ -131,7 +131,7 @@ def read_texts(source: Traversable, kind: str) -> dict[str, str]:
 
 
 def compile_texts(where: str, texts: Mapping[str, str], kind: str) -> dict[str, Template]:
-    """Compiles all templates, tried out. Raises PromptError naming where they stand, key and variable."""
+    """Compile all templates, tried out. Raises PromptError naming where they stand, key and variable."""
     return {
         key: compile_template(f"{where}: {key}", texts[key], contract)
         for key, contract in contracts()[kind].items()
@@ -139,7 +139,7 @@ def compile_texts(where: str, texts: Mapping[str, str], kind: str) -> dict[str, 
 
 
 def _optional(kind: str) -> Set[str]:
-    """What a file of this kind may leave out."""
+    """Return what a file of this kind may leave out."""
     file = shipped_files()[kind]
     return contracts()[kind].keys() - {"system_prompt"} if file.like else _DEFAULTED | file.templates.keys()
 

@@ -75,7 +75,7 @@ class Prompts:
     """Compiled templates. Build it with `Prompts.load`; rendering does no I/O and cannot miss a variable."""
 
     def __init__(self, where: str, texts: Mapping[str, str], kind: str = DEFAULT) -> None:
-        """Compiles the texts, which stand in `where`. Raises PromptError."""
+        """Compile the texts, which stand in `where`. Raises PromptError."""
         self.kind = kind
         self.encoded = msgspec.json.encode(PromptTexts(kind, dict(sorted(texts.items()))))
         """The kind and all texts, as `Prompts.decode` takes them."""
@@ -88,7 +88,7 @@ class Prompts:
 
     @classmethod
     def load(cls, kind_or_path: str | Path, kind: str | None = None) -> Prompts:
-        """Reads a shipped file (`tool_calling`, `code_short` …), or one of one's own by its path.
+        """Read a shipped file (`tool_calling`, `code_short` …), or one of one's own by its path.
 
         A file of one's own is checked against what the given kind of prompts needs, without one `tool_calling`.
         Raises PromptError naming the file, the key and the variable that is wrong.
@@ -181,7 +181,7 @@ class Prompts:
         return self._render("managed_agent.report", name=name, final_answer=text)
 
     def managed_summary(self, name: str, messages: Sequence[str]) -> str:
-        """What the member did, message by message, as its manager reads it behind the report."""
+        """Return what the member did, message by message, as its manager reads it behind the report."""
         return self._render("managed_agent.summary", name=name, messages=messages)
 
     # --- the answer after the last step
@@ -210,7 +210,7 @@ class Prompts:
         return self._render("memory.proceed")
 
     def recalled(self, memories: Sequence[object]) -> str:
-        """What the memory service found, as something to weigh and not to obey."""
+        """Return what the memory service found, as something to weigh and not to obey."""
         return self._render("memory.recalled", memories=memories)
 
     def summary(self, text: str) -> str:

@@ -60,7 +60,7 @@ def type_name(schema: Any, definitions: dict[str, Any], depth: int = 0) -> str:
 
 
 def says_all(schema: Any, definitions: dict[str, Any], depth: int = 0) -> bool:
-    """Whether `type_name` says all that the schema does, except for the description and default at its top."""
+    """Return whether `type_name` says all that the schema does, except for the description and default at its top."""
     if depth > _MAX_DEPTH:
         return False
     schema = resolved(schema, definitions)
@@ -167,7 +167,7 @@ class Parameter(NamedTuple):
     """The schema of its value, with a `$ref` resolved."""
     required: bool
     by_name: bool
-    """Whether it can be given as `name=…`; if not, only as `**{"name": …}`."""
+    """True if it can be given as `name=…`; if not, only as `**{"name": …}`."""
 
 
 def parameters_of(schema: dict[str, Any]) -> list[Parameter]:
@@ -219,7 +219,7 @@ def _written(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_parameter_name(name: str) -> bool:
-    """Whether an argument can be given as `name=…`. Python normalises some letters to others (NFKC)."""
+    """Return whether an argument can be given as `name=…`. Python normalises some letters to others (NFKC)."""
     return (
         name.isidentifier()
         and not keyword.iskeyword(name)

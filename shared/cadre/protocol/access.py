@@ -69,7 +69,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     """The person whose key it is: their runs bear the name, and so do their decisions. "" for a program's."""
     own: bool = False
-    """Whether it reaches the runs and memories of `user` alone."""
+    """True if it reaches the runs and memories of `user` alone."""
     agents: list[str] = []
     """Only runs of these agents, and what is below them."""
     teams: list[str] = []

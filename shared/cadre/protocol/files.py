@@ -28,7 +28,7 @@ def dicts_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def holds_binary(value: Any) -> bool:
-    """Whether something stands in the JSON that JSON does not have: an image, a table, bytes, a file."""
+    """Return whether something stands in the JSON that JSON does not have: an image, a table, bytes, a file."""
     return any(one.keys() in ({"$given"}, {"$file"}) for one in dicts_in(value))
 
 
@@ -121,7 +121,7 @@ def carried_over(record: WorkspaceFile, tree: str) -> WorkspaceFile:
 
 
 def is_carried(record: WorkspaceFile) -> bool:
-    """Whether the file was taken over from another tree and not written since."""
+    """Return whether the file was taken over from another tree and not written since."""
     return any(one.by == CARRIED for one in record.history[-1:])
 
 
@@ -152,7 +152,7 @@ class DataUrl(NamedTuple):
 
 
 def is_blob_ref(text: str) -> bool:
-    """Whether a text is `blob:` and the SHA-256 of a content."""
+    """Return whether a text is `blob:` and the SHA-256 of a content."""
     return _BLOB_REF.fullmatch(text) is not None
 
 

@@ -166,7 +166,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     chunks: dict[str, int]
     """How many chunks there are by scope, expired ones included."""
     pending: bool
-    """Whether some chunks wait for their dense vectors."""
+    """True if some chunks wait for their dense vectors."""
     index: str
     embeddings: str
     degraded: bool

@@ -110,7 +110,7 @@ class Task(Message, frozen=True, tag="task"):
     images: list[str] = []
     """`blob:`, `data:` or `https:` references."""
     has_files: bool = False
-    """Whether the tree began with files in its workspace: its agents are offered `query_resources`, if there is one."""
+    """True if the tree began with files in its workspace: its agents are offered `query_resources`, if there is one."""
     max_steps: int | None = None
     spec: dict[str, Any] = {}
     """Fields of the spec in place of the agent's own, in a run that does a part of the same agent's work."""
@@ -159,7 +159,7 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schema: dict[str, Any] = {}
     """The JSON Schema of the answer to the question, an object."""
     may_repeat: bool = False
-    """Whether going on with it twice does no more harm than once."""
+    """True if going on with it twice does no more harm than once."""
 
 
 class PersonsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -202,14 +202,14 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     origin: Origin | None = None
     """For whom the run works. Tools of the memory service are told whose memories the call may see, too."""
     reply: bool = True
-    """Whether the run waits for a result; if not, none is sent."""
+    """True if the run waits for a result; if not, none is sent."""
     cleanup: bool = False
     """Whether the run was told to end, and makes the call to leave things in order: that end does not stop it."""
     output_chars: int | None = None
     """The number of characters that the caller reads of the output; a longer output is cut."""
     trace: str | None = None
     may_pause: bool = False
-    """Whether the run knows what to do with a call that is unfinished."""
+    """True if the run knows what to do with a call that is unfinished."""
     resumes: Resumption | None = None
 
 

@@ -51,7 +51,7 @@ class DurableConsumer(NamedTuple):
     filters: list[str]
     """The subject that it is for on each shard, or on its one stream."""
     endless: bool = False
-    """Whether it has no delivery limit: none of its messages is ever a dead letter."""
+    """True if it has no delivery limit: none of its messages is ever a dead letter."""
     stream: str | None = None
     """The stream that it is on; None for all shards."""
 
@@ -99,17 +99,19 @@ def inbox_of(user: str) -> str:
 
 
 def provisions(user: str) -> bool:
-    """Whether the user makes the streams and consumers that are missing; one without a name may do everything."""
+    """Return whether the user makes the streams and consumers that are missing; one without a name may do
+    everything.
+    """
     return user in ("", OPERATOR)
 
 
 def asks_leader(user: str) -> bool:
-    """Whether it may read any message of a stream, as only a stream's leader has it for certain."""
+    """Return whether it may read any message of a stream, as only a stream's leader has it for certain."""
     return not user or user.partition("-")[0] in _ASK_THE_LEADER
 
 
 def removes_objects(user: str) -> bool:
-    """Whether it may remove messages of the object store; the others can write over them."""
+    """Return whether it may remove messages of the object store; the others can write over them."""
     return user in ("", OPERATOR, GATEWAY_SENDER)
 
 

@@ -100,7 +100,9 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def slot_receiver(agent: str, slot: int) -> str:
-    """What stands in the agent's place in the subjects of a queue of its revisions: no agent can have such a name."""
+    """Return what stands in the agent's place in the subjects of a queue of its revisions: no agent can have such a
+    name.
+    """
     return f"{agent}~{slot}" if slot else agent
 
 

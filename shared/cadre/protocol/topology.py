@@ -132,7 +132,7 @@ class Topology:
         return self.stream(self.shard(tree))
 
     def stream_subjects(self, shard: int) -> list[str]:
-        """What the stream of the shard takes in."""
+        """Return what the stream of the shard takes in."""
         return [self.below(template, shard=shard) for template in Subject.STORED]
 
     @property
@@ -141,7 +141,7 @@ class Topology:
 
     @property
     def dead_subjects(self) -> list[str]:
-        """What the server says of messages that nobody could handle, and of those given up with a reason."""
+        """Return what the server says of messages that nobody could handle, and of those given up with a reason."""
         return [
             f"$JS.EVENT.ADVISORY.CONSUMER.{what}.{stream}.*"
             for what in ("MAX_DELIVERIES", "MSG_TERMINATED")
@@ -183,7 +183,7 @@ class Topology:
         return crc32(tree.encode()) % self.layout.generations[generation_of(tree)]
 
     def subject(self, template: str, **tokens: str | int) -> str:
-        """Returns the subject that a template becomes with these tokens: `*` for those that are not given, the shard
+        """Return the subject that a template becomes with these tokens: `*` for those that are not given, the shard
         of the tree where that is."""
         if "tree" in tokens and "shard" not in tokens:
             tokens["shard"] = self.shard(str(tokens["tree"]))
@@ -193,7 +193,7 @@ class Topology:
             return f"{self.prefix}.{template.format_map(_Tokens(tokens))}"
 
     def below(self, template: str, **tokens: str | int) -> str:
-        """Returns the filter of all subjects that begin as the template does, up to its last word or given token."""
+        """Return the filter of all subjects that begin as the template does, up to its last word or given token."""
         parts = template.split(".")
         while parts[-1].startswith("{") and parts[-1][1:-1] not in tokens:
             parts.pop()
@@ -254,7 +254,7 @@ class Topology:
         return self.subject(Subject.EFFECT, tree=tree, call=call, agent=agent, tool=tool)
 
     def store_probe(self, shard: int) -> str:
-        """Where services try out whether a shard stores: among the records of the quarantine, of no tree."""
+        """Return where services try out whether a shard stores: among the records of the quarantine, of no tree."""
         return self.subject(Subject.QUARANTINE, shard=shard, tree="_store", seq=0)
 
     def quarantine(self, tree: str, seq: int) -> str:
@@ -351,7 +351,7 @@ class Topology:
 
     @property
     def events_prefix(self) -> str:
-        """What stands before the subject that a trigger names."""
+        """Return what stands before the subject that a trigger names."""
         return f"{self.prefix}.event."
 
     @staticmethod
@@ -371,8 +371,9 @@ class Topology:
 
     @staticmethod
     def address(subject: str) -> Address:
-        """What an inbox, call, code or journal subject says; an event's is about no run, and stands for itself. Raises
-        ValueError for a subject of no such form."""
+        """Return what an inbox, call, code or journal subject says; an event's is about no run, and stands for itself.
+        Raises ValueError for a subject of no such form.
+        """
         _, kind, _, *named = subject.split(".")
         if kind == "event":
             return Address(kind, "", "", subject, subject)
@@ -397,7 +398,7 @@ def parent_of(run: str) -> str | None:
 
 
 def is_within(run: str, top: str) -> bool:
-    """Whether a run or call is `top` itself, or belongs to a run below it."""
+    """Return whether a run or call is `top` itself, or belongs to a run below it."""
     return run == top or run.startswith(f"{top}_")
 
 

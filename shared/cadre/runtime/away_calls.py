@@ -77,7 +77,7 @@ class AwayCalls:
             await self._clock.sleep(pause)
 
     async def look(self, absences: Mapping[CallQueue, float]) -> None:
-        """Ends the calls that have waited for too long in these queues. Raises RetryableError, TerminalError."""
+        """End the calls that have waited for too long in these queues. Raises RetryableError, TerminalError."""
         for queue, since in absences.items():
             begun = max(since, self._began)
             if begun + self._bound.seconds > self._clock.now():
@@ -95,7 +95,7 @@ class AwayCalls:
                 self._done[place] = message.seq
 
     async def _end(self, queue: CallQueue, message: QueuedMessage) -> None:
-        """Ends one call, if its run waits for it still."""
+        """End one call, if its run waits for it still."""
         run_id = message.leaf if queue.kind == "sandbox" else parent_of(call_of_round(message.leaf))
         if run_id is None:
             return
@@ -112,7 +112,7 @@ class AwayCalls:
         log.info("%s: %s is away, and %s waits no longer", run.id, queue.name, about)
 
     async def _revoke(self, call: ToolCall, at: float) -> bool:
-        """Keeps the call from being begun; returns whether it certainly was not."""
+        """Keep the call from being begun; returns whether it certainly was not."""
         if call.tool in MEMORY_TOOLS:
             return False  # it keeps no account of what it has begun
         result = ToolResult(

@@ -19,7 +19,7 @@ from cadre.spec.names import NAME
 log = logging.getLogger("cadre.sandbox")
 
 OfferHandover = Callable[[str], Awaitable[bool]]
-"""Whether another process, which keeps the interpreter of this run, has taken the delivery over."""
+"""True if another process, which keeps the interpreter of this run, has taken the delivery over."""
 
 SENDER = "sandbox"
 """The sender that stands in the subject of an answer."""
@@ -75,7 +75,7 @@ class CodeCallHandler:
         await self._worker.handle(delivery, lambda job: self._serve(job, offer))
 
     async def can_continue(self, delivery: Delivery) -> bool:
-        """Whether another process's delivery is best served here."""
+        """Return whether another process's delivery is best served here."""
         try:
             call = await unpack_code_call(delivery.data, self._runner.blobs)
             self._runner.check(call, delivery.subject, self._pool)
@@ -96,14 +96,15 @@ class CodeCallHandler:
         return True
 
     async def _is_for_others(self, delivery: Delivery, call: CodeCall) -> bool:
-        """Whether to offer the call to other processes. A run's first code is for anybody; a call that comes again may
-        have killed the process that it was handed to."""
+        """Return whether to offer the call to other processes. A run's first code is for anybody; a call that comes
+        again may have killed the process that it was handed to.
+        """
         begun = call.done > 0 or call.snapshot is not None
         first = delivery.deliveries == 1 and not delivery.retried
         return begun and first and not await self._runner.can_continue(call)
 
     async def _refuse(self, job: Job[CodeCall], error: TerminalError) -> None:
-        """Tells the run that its code is given up, as far as the message says whom to tell."""
+        """Tell the run that its code is given up, as far as the message says whom to tell."""
         log.warning("%s given up: %s", job.delivery.subject, error)
         call = await self._as_far_as_readable(job)
         if call is not None:
@@ -111,7 +112,7 @@ class CodeCallHandler:
             await self._send(self._runner.refused(call, info), call.agent)
 
     async def _as_far_as_readable(self, job: Job[CodeCall]) -> CodeCall | None:
-        """Returns whom to tell, which the subject alone does not say; None when that cannot be read or trusted."""
+        """Return whom to tell, which the subject alone does not say; None when that cannot be read or trusted."""
         try:
             call = await job.message()
         except TerminalError:

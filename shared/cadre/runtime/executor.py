@@ -62,7 +62,7 @@ class InHand:
         return call in self._calls
 
     async def left(self, tool: str, effect: Effect) -> Effect:
-        """Returns what a claimer that no longer has the call in hand has left: its claim, or its result after all.
+        """Return what a claimer that no longer has the call in hand has left: its claim, or its result after all.
 
         Raises AtWorkElsewhere when it is at work, RetryableError when nobody can tell.
         """
@@ -113,7 +113,7 @@ class Executor:
         self.invocations = Invocations()
 
     async def handle(self, tool: AnyTool, delivery: Delivery) -> None:
-        """Acks once the result is in the run's inbox. Raises RetryableError: deliver again."""
+        """Ack once the result is in the run's inbox. Raises RetryableError: deliver again."""
         try:
             await self._worker.handle(delivery, lambda job: self._serve(tool, job))
         except AtWorkElsewhere as error:
@@ -131,7 +131,7 @@ class Executor:
         return True
 
     async def _refuse(self, job: Job[ToolCall], error: TerminalError) -> None:
-        """Tells the run that its call will not be answered otherwise."""
+        """Tell the run that its call will not be answered otherwise."""
         log.warning("%s given up: %s", job.delivery.subject, error)
         if call := addressed_call(job.address):
             why = poisoned(call, error)
@@ -208,7 +208,7 @@ class Executor:
         )
 
     async def _claim(self, claim: EffectClaim) -> Effect:
-        """Returns our claim, or that of the executor that was first.
+        """Return our claim, or that of the executor that was first.
 
         A claim of ours whose answer was lost comes back as found: then nobody has begun yet.
         """
@@ -221,7 +221,7 @@ class Executor:
             return found
 
     async def _settle(self, effect: Effect, result: ToolResult) -> ToolResult:
-        """Stores the result, or returns the one that was stored before it."""
+        """Store the result, or returns the one that was stored before it."""
         at = self._clock.now()
 
         async def store() -> ToolResult:
@@ -260,7 +260,7 @@ class Executor:
         return await self._answer(call, InvocationOutcome(error=why), self._clock.now())
 
     def _unwanted(self, call: ToolCall) -> ErrorInfo | None:
-        """Why the call need not begin any more."""
+        """Return why the call need not begin any more."""
         if call.deadline is not None and self._clock.now() >= call.deadline:
             return too_late(call.tool)
         if self.invocations.is_ended(call):

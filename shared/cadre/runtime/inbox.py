@@ -53,7 +53,7 @@ class Inbox:
         self._worker = Worker(unpack_record, self._refuse, blobs, trials, world.clock)
 
     async def handle(self, delivery: Delivery) -> None:
-        """Settles the delivery, or leaves it to another worker."""
+        """Settle the delivery, or leaves it to another worker."""
         await self._worker.handle(delivery, self._serve)
 
     async def _serve(self, job: Job[Record]) -> bool:
@@ -72,7 +72,7 @@ class Inbox:
             return self._world.clock.now() - taken_at < PASS_ON_SECONDS
 
     async def _in_turn(self, record: Record, deliveries: int, seq: int, slot: int) -> bool:
-        """Handles the record behind those that people sent before it: their worker may have died."""
+        """Handle the record behind those that people sent before it: their worker may have died."""
 
         async def is_known(id_: str) -> bool:
             for pause in (*_OTHERS_TURN, None):
@@ -94,7 +94,7 @@ class Inbox:
             await retry(lambda: self._fail_whoever_waits(job, error), self._world.clock.sleep)
 
     async def _fail_whoever_waits(self, job: Job[Record], error: TerminalError) -> None:
-        """Ends the run that would wait for ever for an answer which nobody can read, or tells the manager of a task."""
+        """End the run that would wait for ever for an answer which nobody can read, or tells the manager of a task."""
         tree, run, sender = job.address.tree, job.address.leaf, job.address.sender
         entries = [stored.entry for stored in await self._world.journal.read(tree, run)]
         if entries and _awaits(fold(entries, run, tree), sender):
@@ -103,7 +103,7 @@ class Inbox:
             await self._report_unreadable(job.address, str(error))
 
     async def _end_run(self, job: Job[Record], why: str) -> None:
-        """Ends the run that the poison was for."""
+        """End the run that the poison was for."""
         delivery, address = job.delivery, job.address
         try:
             record = await job.message()
@@ -126,7 +126,7 @@ class Inbox:
             log.error("run %s cannot be ended: %s", address.leaf, error)
 
     async def _report_unreadable(self, address: Address, why: str) -> None:
-        """Tells the manager of a run that never begins, as its task cannot be read: it waits for a Report."""
+        """Tell the manager of a run that never begins, as its task cannot be read: it waits for a Report."""
         run = address.leaf
         parent = parent_of(run)
         if parent is None or await self._world.journal.read(address.tree, run):
@@ -170,7 +170,7 @@ class EarlyCancels:
         runner.on_ask = self._is_asking
 
     def hear(self, hint: str) -> None:
-        """Takes a hint of whatever kind: the others name what is to stop."""
+        """Take a hint of whatever kind: the others name what is to stop."""
         cancel = read_cancel_hint(hint)
         if cancel is None:
             self._runner.interrupt(hint)

@@ -55,7 +55,7 @@ class FileAccess(NamedTuple):
     """Of one file."""
 
     def of(self, call: ToolCall) -> Workspace:
-        """Opens the workspace of the call's tree."""
+        """Open the workspace of the call's tree."""
         return WorkspaceStore(
             self.files, self.blobs, tree=call.tree, call=call.id, by=call.tool, most_bytes=self.most_bytes
         )
@@ -87,7 +87,7 @@ class Invocations:
         return outcome
 
     def interrupt(self, ended: str) -> None:
-        """Tells the call, or the calls of the run and of all below it, to stop; async ones are cancelled a second
+        """Tell the call, or the calls of the run and of all below it, to stop; async ones are cancelled a second
         later. Those that wait for a slot will not begin."""
         self._ended.add(ended)
         for invocation in self._at_work:

@@ -132,7 +132,7 @@ class Journaling:
     async def add_entry(
         self, record_id: str, tree: str, run: str, decide: Decide, *, fresh: bool = False
     ) -> list[Command]:
-        """Appends what `decide` wants, decided again for as long as others are first; returns what is to be paid.
+        """Append what `decide` wants, decided again for as long as others are first; returns what is to be paid.
 
         `decide` is given the run's state while nobody else in this process can change it. `fresh` takes the run
         for new without looking. Raises TakenOver, RetryableError.
@@ -175,7 +175,7 @@ class Journaling:
         )
 
     async def _append(self, cached: CachedRun, new: NewEntry, record_id: str) -> list[Command]:
-        """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
+        """Append one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
         run, what = cached.run, new.what
         arrival = await self._arrival(cached, what, record_id)
         sums = await self._sums.of(run, arrival)
@@ -224,7 +224,7 @@ class Journaling:
         was_over: bool,
         ends_timer: str | None,
     ) -> list[Command]:
-        """Stores the entry; returns what is to be paid now.
+        """Store the entry; returns what is to be paid now.
 
         What the run owes behind the entry is worked out while it is on its way, and counts once it has arrived.
         """

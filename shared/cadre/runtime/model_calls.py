@@ -36,7 +36,7 @@ def attempt_id(run: str, call: CallModel | ModelInFlight) -> str:
 
 
 def is_in_flight(run: Run, command: CallModel) -> bool:
-    """Whether the run awaits the outcome of this very call."""
+    """Return whether the run awaits the outcome of this very call."""
     model = run.model
     return (
         model is not None
@@ -77,11 +77,11 @@ class ModelCalls:
         self._open: dict[str, _Call] = {}
 
     def is_open(self, run: str) -> bool:
-        """Whether this process asks the model for the run."""
+        """Return whether this process asks the model for the run."""
         return run in self._open
 
     def abort(self, what: str) -> None:
-        """Drops a call, if this process is making it: by its id, or whichever it is by that of its run."""
+        """Drop a call, if this process is making it: by its id, or whichever it is by that of its run."""
         run, mark, _ = what.partition(_MARK)
         call = self._open.get(run)
         if call is not None and not call.aborted and (not mark or call.identity == what):

@@ -34,7 +34,7 @@ class RevisionQueue:
         self._live = live
 
     def check(self, run: Run, record: Record, slot: int, deliveries: int) -> None:
-        """Raises Elsewhere for a record that is to be passed on; `slot` is the queue that it came from.
+        """Raise Elsewhere for a record that is to be passed on; `slot` is the queue that it came from.
 
         A run that has ended, or that nobody knows the revision of, is anybody's. A task in the queue of a revision has
         been given to it: another choice would have it go round when weights change.

@@ -184,7 +184,7 @@ class PinnedPrompts:
         self._known = Recent[str, Prompts](MOST_PROMPTS)
 
     async def store(self) -> None:
-        """Stores the service's own prompts. Raises RetryableError."""
+        """Store the service's own prompts. Raises RetryableError."""
         if self._blobs is not None:
             self.ref = await self._blobs.put(self.own.encoded)
 

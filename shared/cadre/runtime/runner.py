@@ -79,11 +79,11 @@ class Runner:
             log.info("%s is in other hands", record.id)
 
     async def poison(self, what: Poisoned, tree: str, run: str) -> None:
-        """Ends the run whose record no worker survives."""
+        """End the run whose record no worker survives."""
         await self._payments.pay(await self.journaling.poison(what, tree, run))
 
     def interrupt(self, what: str) -> None:
-        """Drops the model call that this process may be making: of a run that has ended, by the run's id, or one call
+        """Drop the model call that this process may be making: of a run that has ended, by the run's id, or one call
         that a message has made needless, by its own id."""
         self._calls.abort(what)
 
@@ -117,7 +117,7 @@ class Runner:
     # --- the model call
 
     async def _ask(self, record_id: str, tree: str, run_id: str, command: CallModel) -> list[Command]:
-        """Makes the call and journals what it came to, unless the run has moved on without it."""
+        """Make the call and journals what it came to, unless the run has moved on without it."""
         async with self.journaling.cache.locked(tree, run_id) as cached:
             if not is_in_flight(cached.run, command):
                 return self._moved_on(cached.run, command, record_id)
@@ -157,7 +157,7 @@ class Runner:
         return await self.journaling.add_entry(record_id, tree, run_id, decide) if late else commands
 
     def _moved_on(self, run: Run, command: CallModel, record_id: str) -> list[Command]:
-        """What is left to pay by a worker whose model call the run did not wait for.
+        """Return what is left to pay by a worker whose model call the run did not wait for.
 
         If the run has ended, its finisher may have crashed before it sent the final messages: they are owed again, as
         this record may be the last to trigger them. A model call that belongs to another record by now keeps the run

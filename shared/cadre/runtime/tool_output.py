@@ -39,7 +39,7 @@ class JsonOutput(NamedTuple):
 
 
 def to_json(output: Any, most_bytes: int | None = None) -> JsonOutput:
-    """Converts a value to JSON, whatever it is. Files, bytes, images and sound become `{"$file": {…}}`; any other value
+    """Convert a value to JSON, whatever it is. Files, bytes, images and sound become `{"$file": {…}}`; any other value
     that JSON does not have becomes its text, and so does what is nested too deeply.
 
     Args:
@@ -98,7 +98,7 @@ def as_promised(schema: dict[str, Any], value: Any) -> tuple[Any, str]:
 
 
 def _unfolded(value: Any) -> Any:
-    """Replaces objects of pydantic by what they are as JSON, also within lists and dicts."""
+    """Replace objects of pydantic by what they are as JSON, also within lists and dicts."""
     if hasattr(type(value), "__pydantic_serializer__"):
         return _of_pydantic(value)
     if type(value) is dict:
@@ -128,7 +128,7 @@ def _holds_files(value: Any) -> bool:
 
 
 def _as_builtin(value: Any) -> Any:
-    """What an object that JSON does not have says as a builtin value; at last its text."""
+    """Return what an object that JSON does not have says as a builtin value; at last its text."""
     if hasattr(type(value), "__pydantic_serializer__"):
         return _of_pydantic(value)
     if isinstance(value, Enum):
@@ -150,7 +150,7 @@ def _as_builtin(value: Any) -> Any:
 
 
 def _as_text(output: Any) -> Any:
-    """Converts a value whose keys are no texts, or that has cycles, lone surrogates, or too many levels."""
+    """Convert a value whose keys are no texts, or that has cycles, lone surrogates, or too many levels."""
     try:
         return msgspec.json.decode(msgspec.json.encode(output, enc_hook=_as_builtin))
     except (TypeError, ValueError, RecursionError):
@@ -190,7 +190,7 @@ MAX_OUTPUT_BYTES = 64 * 1024
 
 
 def oversized(value: Any, chars: int | None = None) -> bytes | None:
-    """Returns the whole value as bytes when it is too large to travel, or longer than the `chars` that the caller
+    """Return the whole value as bytes when it is too large to travel, or longer than the `chars` that the caller
     reads; else None. A text is encoded as it is, anything else as JSON."""
     data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
     if len(data) > MAX_OUTPUT_BYTES:
@@ -199,7 +199,7 @@ def oversized(value: Any, chars: int | None = None) -> bytes | None:
 
 
 def cut(data: bytes, limit: int, note: str) -> str:
-    """Returns beginning and end of a text, `limit` bytes in all, with a note between on what is missing."""
+    """Return beginning and end of a text, `limit` bytes in all, with a note between on what is missing."""
     half = limit // 2
     head, tail = data[:half].decode(errors="ignore"), data[-half:].decode(errors="ignore")
     return f"{head}\n… [{len(data) - 2 * half} bytes left out{note}] …\n{tail}"

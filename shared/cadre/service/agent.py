@@ -221,7 +221,7 @@ class AgentHost:
         return f"agent {self._spec.name}: nothing offers {', '.join(missing)}" if missing else None
 
     async def prepare(self) -> Presence:
-        """Makes all ready but for what others must see first; returns what they are to see."""
+        """Make all ready but for what others must see first; returns what they are to see."""
         AGENT_AT_WORK.set(self._spec.name)
         nc, topology = self._platform.nc, self._platform.topology
         await NatsEffects(nc, topology).check_right(self._spec.name, "_")
@@ -244,7 +244,7 @@ class AgentHost:
         return msgspec.structs.replace(presence, priced_models=self._priced_models)
 
     async def begin(self) -> None:
-        """Waits a moment for the team, and begins to take messages."""
+        """Wait a moment for the team, and begins to take messages."""
         AGENT_AT_WORK.set(self._spec.name)
         # Behind the announcement: what a live service names is not removed.
         await retry(self._prompts.store, pauses=EVERY_SECOND, log=log)
@@ -277,7 +277,7 @@ class AgentHost:
         )
 
     async def _await_team(self) -> None:
-        """Waits until all of the team is live, but not for long.
+        """Wait until all of the team is live, but not for long.
 
         After an outage all services come back at once: runs in waiting should not be offered half a team.
         """
@@ -295,7 +295,7 @@ class AgentHost:
         return [*queue_samples([*self._queues.queues, *self._slots.queues]), waiting]
 
     async def drain(self, grace: float) -> None:
-        """Finishes or hands back the messages in hand within `grace` seconds."""
+        """Finish or hand back the messages in hand within `grace` seconds."""
         if self._looking is not None:
             self._looking.cancel()
         await asyncio.gather(self._slots.drain(grace), self._queues.drain(grace))
@@ -343,7 +343,7 @@ class AgentHosts:
         return [sample for host in self._hosts for sample in await host.samples()]
 
     async def drain(self, grace: float) -> None:
-        """Finishes or hands back the messages in hand within `grace` seconds."""
+        """Finish or hand back the messages in hand within `grace` seconds."""
         await asyncio.gather(*(host.drain(grace) for host in self._hosts))
 
 
@@ -363,7 +363,7 @@ def prompt_tokens(spec: AgentSpec, prompts: Prompts) -> int:
 
 
 def absent_queues(spec: AgentSpec, toolset: Toolset, registry: NatsRegistry) -> dict[CallQueue, float]:
-    """Returns since when (Unix seconds) nothing serves each of them; 0 where nothing ever has. What is at rest is
+    """Return since when (Unix seconds) nothing serves each of them; 0 where nothing ever has. What is at rest is
     not away: what waits for it starts it."""
     known = registry.absences()
     tools = {*called_tools(spec), *toolset.tools, *(toolset.with_files.tools if toolset.with_files else ())}

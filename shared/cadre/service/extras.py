@@ -34,7 +34,7 @@ def install_command(extras: Iterable[str]) -> str:
 
 
 def check_extras(command: str, services: Iterable[str]) -> None:
-    """Raises CommandFailed when packages of these services are missing, with the one command that installs all.
+    """Raise CommandFailed when packages of these services are missing, with the one command that installs all.
 
     Args:
         command: What cannot be run without them, such as `cadre up`.

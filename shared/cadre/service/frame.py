@@ -200,7 +200,7 @@ async def _serve(
 
 
 def _raise_if_ended(name: str, http: asyncio.Task[None]) -> None:
-    """Raises HttpServerEnded if the server has: a process whose probes and API are gone must not look as if somebody
+    """Raise HttpServerEnded if the server has: a process whose probes and API are gone must not look as if somebody
     had stopped it."""
     if http.done():
         reason = None if http.cancelled() else http.exception()
@@ -322,7 +322,7 @@ class BoundedConnection(H11Protocol):
             self._watch()
 
     def _watch(self) -> None:
-        """Sets the timer for what the peer owes now, unless it is set for that already."""
+        """Set the timer for what the peer owes now, unless it is set for that already."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             awaited = (cycle, False)

@@ -26,7 +26,7 @@ class Unready(NamedTuple):
     text: str
     """One line for people."""
     is_shared: bool = False
-    """Whether every replica lacks it, as NATS: then this one answers requests as well as another would."""
+    """True if every replica lacks it, as NATS: then this one answers requests as well as another would."""
 
 
 def with_health(
@@ -74,7 +74,7 @@ def problem_document(status: int, code: str, detail: str) -> dict[str, Any]:
 
 
 async def send_problem(send: Any, status: int, code: str, detail: str) -> None:
-    """Answers with a problem."""
+    """Answer with a problem."""
     problem = problem_document(status, code, detail)
     more = _SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else ()
     await _reply(send, status, problem, b"application/problem+json", more)

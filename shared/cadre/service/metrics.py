@@ -52,7 +52,7 @@ class Measuring:
         self._failing = False
 
     async def start(self) -> None:
-        """Begins to send them, if a receiver is configured."""
+        """Begin to send them, if a receiver is configured."""
         if self._meters.on and self._settings.endpoint:
             try:
                 self._sender = await run_in_thread(self._new_sender, "metrics")
@@ -73,7 +73,7 @@ class Measuring:
         return HealthAnswer(200, CONTENT_TYPE.encode(), form.text(await self._samples()))
 
     async def stop(self, within: float) -> None:
-        """Sends the last figures, as far as that can be done in so many seconds."""
+        """Send the last figures, as far as that can be done in so many seconds."""
         if self._task is None or self._sender is None:
             return
         self._task.cancel()

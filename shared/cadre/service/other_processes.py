@@ -21,7 +21,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def can_close_other_processes() -> bool:
-    """Whether this kernel can do it: its Landlock is of version 2 or later."""
+    """Return whether this kernel can do it: its Landlock is of version 2 or later."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ def can_close_other_processes() -> bool:
 
 
 def close_other_processes() -> None:
-    """Does so for this process and all that it starts, for good; to be called before it has threads. What it starts
+    """Do so for this process and all that it starts, for good; to be called before it has threads. What it starts
     gains no rights by `setuid` files any more, and mounts nothing. Raises SetupError where the kernel cannot do it."""
     try:
         if not can_close_other_processes():

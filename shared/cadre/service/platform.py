@@ -40,11 +40,11 @@ class Part(Protocol):
         ...
 
     def unready(self) -> str | None:
-        """What is missing, in one line; None when the service can work."""
+        """Return what is missing, in one line; None when the service can work."""
         ...
 
     async def drain(self, grace: float) -> None:
-        """Stops taking work, finishes or hands back what is in hand within `grace` seconds."""
+        """Stop taking work, finish or hand back what is in hand within `grace` seconds."""
         ...
 
 
@@ -93,7 +93,7 @@ class Opening:
         self.lacks = "starting"
 
     def waits(self, reason: str) -> None:
-        """Notes what it waits for now; "" when that is there."""
+        """Note what it waits for now; "" when that is there."""
         self.lacks = reason or "starting"
 
 
@@ -152,7 +152,7 @@ async def open_platform(
     given_up: Callable[[str], None] | None = None,
     waits: Callable[[str], None] = lambda _: None,
 ) -> Platform:
-    """Connects (waiting for the server), provisions, and begins to listen to the registry.
+    """Connect (waiting for the server), provisions, and begins to listen to the registry.
 
     What others have yet to set up is waited for as long as the settings say; `waits` is called with what that is, and
     with "" once it is there. Raises SetupError.

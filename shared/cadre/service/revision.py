@@ -108,11 +108,11 @@ class RevisionSlots:
         return [queue for queues in self._open.values() for queue in queues.queues]
 
     def start(self) -> None:
-        """Opens the queues that the rollout gives to this revision, and follows its changes from now on."""
+        """Open the queues that the rollout gives to this revision, and follows its changes from now on."""
         self._following = asyncio.create_task(self._follow(), name=f"rollout of {self._agent}")
 
     async def drain(self, grace: float) -> None:
-        """Finishes or hands back the messages in hand within `grace` seconds."""
+        """Finish or hand back the messages in hand within `grace` seconds."""
         if self._following is not None:
             self._following.cancel()
         await asyncio.gather(*(queues.drain(grace) for queues in self._open.values()))

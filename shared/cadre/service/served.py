@@ -37,7 +37,7 @@ class Serving(Protocol):
     """What a process serves from its start to its end."""
 
     async def open(self) -> None:
-        """Returns once it works. Raises CadreError when it cannot."""
+        """Return once it works. Raises CadreError when it cannot."""
         ...
 
     def unready(self) -> Unready | None:
@@ -45,7 +45,7 @@ class Serving(Protocol):
         ...
 
     def about(self) -> dict[str, str]:
-        """What /readyz tells beside."""
+        """Return what /readyz tells beside."""
         ...
 
     async def samples(self) -> list[Sample]:
@@ -53,19 +53,19 @@ class Serving(Protocol):
         ...
 
     def front(self, app: AsgiApp) -> AsgiApp:
-        """What requests come to first; `app` answers the probes, and gives the rest to `dispatch`."""
+        """Return what requests come to first; `app` answers the probes, and gives the rest to `dispatch`."""
         ...
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers a request."""
+        """Answer a request."""
         ...
 
     async def drain(self) -> bool:
-        """Says goodbye, stops taking work, finishes or hands back what is in hand; whether all of that was done."""
+        """Say goodbye, stop taking work, finish or hand back what is in hand; whether all of that was done."""
         ...
 
     async def close(self) -> None:
-        """Lets go of the connections."""
+        """Let go of the connections."""
         ...
 
 
@@ -84,7 +84,7 @@ class ServedAccount:
         """Things that others have yet to set up."""
 
     async def open(self) -> None:
-        """Connects, waiting for the server, and starts the part. Raises CadreError."""
+        """Connect, waiting for the server, and starts the part. Raises CadreError."""
         name, settings, meters, health_url, give_up = self._process
         self.platform = await open_platform(name, settings, health_url, meters, give_up, self._waits)
         store = StoreWatch(self.platform.nc, self.platform.topology)
@@ -156,7 +156,7 @@ class ServedAccount:
             await self._part.app(scope, receive, send)
 
     async def drain(self) -> bool:
-        """Says goodbye and drains the part, as far as it can be done; whether all of it was."""
+        """Say goodbye and drains the part, as far as it can be done; whether all of it was."""
         for task in filter(None, (self._watching, self._growing)):
             task.cancel()
         if self.platform is None:
@@ -171,7 +171,7 @@ class ServedAccount:
         return all(done)
 
     async def close(self) -> None:
-        """Lets go of the connection."""
+        """Let go of the connection."""
         if self.platform is not None:
             await self._done(self.platform.registry.stop(), CLOSE_WITHIN)
             await self._done(self.platform.nc.close(), CLOSE_WITHIN)

@@ -18,7 +18,7 @@ class _Reports(msgspec.Struct):
 
 
 def keep_report(report: ModelReport, data: Path | None = None) -> None:
-    """Keeps the report in place of an earlier one of the same model at the same endpoint; what it could not find out is
+    """Keep the report in place of an earlier one of the same model at the same endpoint; what it could not find out is
     taken from that one. Raises OSError."""
     file, key = _file(data), _key(report.url, report.model)
     others = []

@@ -134,7 +134,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False
-    """Whether its reports to a manager contain a summary of its work as well."""
+    """True if its reports to a manager contain a summary of its work as well."""
     prompts: str | None = None
     """The path of a prompt file that replaces the shipped one, or `short` for the short form of that."""
     labels: dict[str, str] = {}

@@ -61,7 +61,7 @@ def _form() -> _Form:
 
 
 def read_agent(path: Path) -> AgentSpec:
-    """Reads one agent from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Agent, metadata, spec`.
+    """Read one agent from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Agent, metadata, spec`.
 
     Raises SpecError with the file, the key and what is expected there.
     """
@@ -157,7 +157,7 @@ def _as_agent(data: Any) -> Any:
 
 
 def _check_keys(data: Any) -> None:
-    """Raises SpecError for a key that no struct has.
+    """Raise SpecError for a key that no struct has.
 
     The structs themselves let one pass: journals hold them, and a newer version's key must not make an
     older version's service unable to read.
@@ -184,7 +184,7 @@ def _check_keys(data: Any) -> None:
 
 
 def _check_calls(spec: AgentSpec, model: Any) -> None:
-    """Raises SpecError where the agent's own section `model` says how calls are written, and its kind has none.
+    """Raise SpecError where the agent's own section `model` says how calls are written, and its kind has none.
 
     The file of a model that several agents name may say it: those that write no calls do without.
     """

@@ -32,7 +32,7 @@ class SchemaCheck:
         self._weight = _weight(schema, schema, {})
 
     def errors(self, value: Any) -> list[Any]:
-        """Returns what does not fit, as jsonschema_rs has it: only the first error where all would take long to find.
+        """Return what does not fit, as jsonschema_rs has it: only the first error where all would take long to find.
         Raises TooMuchToCheck."""
         work = self._weight * _nodes(value)
         if work > _MOST_WORK and (self._weight < math.inf or not _may_walk(self._schema, value)):
@@ -51,7 +51,7 @@ class SchemaCheck:
 
 
 def check_schema(schema: Schema) -> None:
-    """Checks a schema. Raises ValueError with what is wrong; references to other documents are refused."""
+    """Check a schema. Raises ValueError with what is wrong; references to other documents are refused."""
     _check_of(msgspec.json.encode(schema))
 
 

@@ -39,7 +39,7 @@ class TeamReach(msgspec.Struct, frozen=True, kw_only=True):
     served: frozenset[str] = frozenset()
     """Tools that the deployment's own services offer, whose cards are not at hand."""
     is_whole: bool = True
-    """Whether there is nothing else: what is not named here is missing."""
+    """True if there is nothing else: what is not named here is missing."""
 
 
 class TaskInputs(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class TaskInputs(msgspec.Struct, frozen=True):
     known: frozenset[str] = frozenset()
     """What it reads if it is there."""
     takes_any: bool = True
-    """Whether it makes use of whatever else is given: a model reads all of it."""
+    """True if it makes use of whatever else is given: a model reads all of it."""
 
 
 class Callee(NamedTuple):
@@ -71,7 +71,7 @@ class AgentContract(NamedTuple):
 
 
 def common_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
-    """What does not hold for an agent of any kind."""
+    """Yield what does not hold for an agent of any kind."""
     yield from _missing(spec, reach)
     yield from _rule_problems(spec, reach)
     for index, check in enumerate(spec.checks):
@@ -93,7 +93,7 @@ def common_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProbl
 def read_problems(
     spec: AgentSpec, path: str, text: str, names: Mapping[str, Typed], *, is_condition: bool = False
 ) -> Iterator[ContractProblem]:
-    """What a template or condition of the agent reads in vain."""
+    """Yield what a template or condition of the agent reads in vain."""
     for found in misreadings(text, names, is_condition=is_condition):
         level: ProblemLevel = "error" if found.is_certain else "warning"
         yield ContractProblem(agent=spec.name, path=path, text=found.text, level=level)
@@ -132,7 +132,7 @@ def _is_filled_later(value: Any) -> bool:
 
 
 def missing_arguments(callee: Callee, arguments: Mapping[str, Any]) -> list[str]:
-    """What the tool or member needs and is not given."""
+    """Return what the tool or member needs and is not given."""
     return [name for name in callee.takes.get("required", []) if name not in arguments]
 
 
@@ -144,7 +144,7 @@ def callee_of(one: ToolCard | AgentSpec) -> Callee:
 
 
 def answer_type(spec: AgentSpec) -> Typed:
-    """What is known of an agent's answers."""
+    """Return what is known of an agent's answers."""
     shape = shape_of(spec.output_schema, f"the output_schema of agent {spec.name}")
     if shape is None and spec.output_schema is None:
         return Untold(f"nothing says what an answer of agent {spec.name} holds: give it an output_schema")
@@ -152,12 +152,12 @@ def answer_type(spec: AgentSpec) -> Typed:
 
 
 def inputs_type(spec: AgentSpec) -> Typed:
-    """What is known of the inputs of an agent's tasks."""
+    """Return what is known of the inputs of an agent's tasks."""
     return shape_of(spec.input_schema, f"the input_schema of agent {spec.name}")
 
 
 def calls_type(spec: AgentSpec, *, with_errors: bool) -> Typed:
-    """What is known of the calls that an agent makes."""
+    """Return what is known of the calls that an agent makes."""
     error = {"error": {"type": ["string", "null"]}} if with_errors else {}
     properties: dict[str, Any] = {"name": name_schema(spec), "arguments": {"type": "object"}, **error}
     one = {"type": "object", "properties": properties, "required": [*properties]}
@@ -215,7 +215,9 @@ def _missing(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
 
 
 def _rule_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
-    """What the agent's policies cannot know: tools that do not say what they do, and rules about names of nobody."""
+    """Yield what the agent's policies cannot know: tools that do not say what they do, and rules about names of
+    nobody.
+    """
     said = [pattern for policy in spec.policies for pattern in policy.tools]
     for index, tool in enumerate(spec.tools if spec.policies else ()):
         card = reach.tools.get(tool)

@@ -45,7 +45,7 @@ def shape_of(schema: Schema | None, source: str) -> Shape | None:
 
 
 def misreadings(text: str, names: Mapping[str, Typed], *, is_condition: bool = False) -> list[Misreading]:
-    """What is wrong with a template or condition, given what is known of the names that it reads."""
+    """Return what is wrong with a template or condition, given what is known of the names that it reads."""
     try:
         tree = parsed(text, is_condition=is_condition)
     except ValueError:
@@ -56,7 +56,7 @@ def misreadings(text: str, names: Mapping[str, Typed], *, is_condition: bool = F
 
 
 def type_of(text: str, names: Mapping[str, Typed]) -> Typed:
-    """What is known of the value of a template that is one expression; None for any other text."""
+    """Return what is known of the value of a template that is one expression; None for any other text."""
     tree = parsed(text, is_condition=False)
     body = tree.body
     if len(body) != 1 or len(getattr(body[0], "nodes", ())) != 1:
@@ -65,7 +65,7 @@ def type_of(text: str, names: Mapping[str, Typed]) -> Typed:
 
 
 def items_of(shape: Typed) -> Typed:
-    """What is known of the items of a list."""
+    """Return what is known of the items of a list."""
     if not isinstance(shape, Shape):
         return shape
     found = [one.get("items") for one in shape.options if _may_be(one, "array")]
@@ -187,7 +187,7 @@ def _attribute(shape: Shape, key: str) -> _Attribute:
 
 
 def _is_open(schema: Schema) -> bool:
-    """Whether an object may have properties that are not named. One that names some is taken at its word."""
+    """Return whether an object may have properties that are not named. One that names some is taken at its word."""
     unnamed = schema.get("additionalProperties")
     says = bool(unnamed) if unnamed is not None else not schema.get("properties")
     return says or bool(schema.get("patternProperties"))
@@ -217,7 +217,7 @@ def _key(node: Any) -> Any:
 
 
 def _guarded(tree: Any) -> list[Any]:
-    """What the expression itself asks whether it is there."""
+    """Return what the expression itself asks whether it is there."""
     from jinja2 import nodes
 
     tests = [one.node for one in tree.find_all(nodes.Test) if one.name in ("defined", "undefined")]
@@ -249,7 +249,7 @@ class _AttributeReader:
         self._guarded = _guarded(tree)
 
     def read(self, node: Any, names: dict[str, Typed]) -> Typed:
-        """What is known of the node's value."""
+        """Return what is known of the node's value."""
         visit: Callable[[Any, dict[str, Typed]], Typed] | None = getattr(
             self, f"_{type(node).__name__.lower()}", None
         )

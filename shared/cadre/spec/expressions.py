@@ -68,7 +68,7 @@ def parsed(text: str, *, is_condition: bool) -> Any:
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:
-    """Whether a condition is true of the values. Raises ExpressionError."""
+    """Return whether a condition is true of the values. Raises ExpressionError."""
     return bool(evaluated(text, values))
 
 
@@ -82,7 +82,7 @@ def filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def evaluated(text: str, values: Mapping[str, Any]) -> Any:
-    """Returns the value of an expression. Raises ExpressionError."""
+    """Return the value of an expression. Raises ExpressionError."""
     return _evaluated(text, _expression, values)
 
 
@@ -134,7 +134,7 @@ def _as_json(value: Any) -> Any:
 
 @functools.cache
 def environment() -> Any:
-    """Returns the environment of all templates and expressions over JSON values."""
+    """Return the environment of all templates and expressions over JSON values."""
     # Imported here: commands that evaluate nothing should not load a template engine.
     from jinja2 import StrictUndefined
 

@@ -105,7 +105,7 @@ class PromptFile(NamedTuple):
     shares: str = ""
     """The shipped file that has the texts of `templates` where this one has none."""
     has_short: bool = True
-    """Whether a short form for small models is shipped beside it."""
+    """True if a short form for small models is shipped beside it."""
 
 
 def _nothing_wrong(_: Any) -> None:

@@ -87,7 +87,7 @@ class ModelSpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True
     native_tools: list[dict[str, Any]] = []
     """Tools that the endpoint runs by itself, such as `{type: web_search}`: sent with each request as they stand."""
     parallel_tool_calls: bool | None = None
-    """Whether one answer may hold several calls; None leaves it to the endpoint."""
+    """True if one answer may hold several calls; None leaves it to the endpoint."""
     parallel: int | None = None
     """Requests that one machine makes of this model at once; further ones wait. None is no bound."""
     stop: bool | None = None
@@ -131,7 +131,7 @@ def with_calls(model: ModelSpec, form_of: Callable[[ModelSpec], CallForm]) -> Mo
 
 
 def check_url(key: str, url: str | None) -> None:
-    """Raises SpecError unless it is the URL of an endpoint, or none."""
+    """Raise SpecError unless it is the URL of an endpoint, or none."""
     if url and not url.startswith(("http://", "https://")):
         raise SpecError(f"{key} must begin with http:// or https://")
 
@@ -144,7 +144,7 @@ def check_urls(section: str, model: ModelSpec) -> None:
 
 
 def check_fallbacks(agent: str, model: ModelSpec) -> None:
-    """Raises SpecError for a fallback that is no other model, or has fallbacks of its own."""
+    """Raise SpecError for a fallback that is no other model, or has fallbacks of its own."""
     for index, fallback in enumerate(model.fallbacks):
         where = f"model.fallbacks[{index}]"
         if not fallback.name and not fallback.url:
@@ -155,7 +155,7 @@ def check_fallbacks(agent: str, model: ModelSpec) -> None:
 
 
 def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
-    """Returns the bounds of the section's numbers."""
+    """Return the bounds of the section's numbers."""
     price = model.price
     return [
         *(
@@ -178,7 +178,7 @@ def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
 
 
 def check_api(key: str, model: ModelSpec, agent: str = "") -> None:
-    """Raises SpecError for what the model's API does not have, and for a native tool that the endpoint does not run;
+    """Raise SpecError for what the model's API does not have, and for a native tool that the endpoint does not run;
     `key` is where the section stands."""
     if model.api == "responses" and model.seed is not None:
         raise SpecError(

@@ -47,7 +47,7 @@ class ModelFile(NamedTuple):
 
 
 def with_models(data: Any, folder: Path) -> tuple[Any, list[Path]]:
-    """Returns an agent's document with the models that it names in place of their names, and the files that hold them.
+    """Return an agent's document with the models that it names in place of their names, and the files that hold them.
 
     Raises SpecError naming the file and what is wrong in it.
     """
@@ -68,7 +68,7 @@ def with_models(data: Any, folder: Path) -> tuple[Any, list[Path]]:
 
 
 def read_model(path: Path) -> ModelFile:
-    """Reads one model from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Model, metadata, spec`.
+    """Read one model from a YAML file of the form `apiVersion: cadre.dev/v1, kind: Model, metadata, spec`.
 
     Raises SpecError with the file, the key and what is expected there.
     """
@@ -112,7 +112,7 @@ def _lengths_read(path: Path, data: Any) -> Any:
 
 
 def check_keys(found: Any, where: str, known: tuple[str, ...]) -> None:
-    """Raises SpecError for a key of a mapping that is not known there."""
+    """Raise SpecError for a key of a mapping that is not known there."""
     for key in found if isinstance(found, dict) else ():
         if key not in known:
             raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}")
@@ -153,7 +153,7 @@ def _find(where: str, name: Any, folder: Path) -> Path:
 
 
 def _defaults(section: dict[str, Any], capabilities: list[Capability] | None) -> dict[str, Any]:
-    """What follows from a model's capabilities for the keys that its file leaves out."""
+    """Return what follows from a model's capabilities for the keys that its file leaves out."""
     if capabilities is None:
         return {}
     calls = "native" if "tools" in capabilities else "schema" if "json_schema" in capabilities else "text"

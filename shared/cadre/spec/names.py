@@ -19,7 +19,7 @@ Bound = tuple[str, float | None, float]
 
 
 def check_name(what: str, name: str) -> None:
-    """Raises SpecError unless `name` can be a subject token and a function name."""
+    """Raise SpecError unless `name` can be a subject token and a function name."""
     if not NAME.fullmatch(name):
         raise SpecError(
             f"{what} name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
@@ -28,7 +28,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_bounds(agent: str, bounds: Iterable[Bound]) -> None:
-    """Raises SpecError for the first value that is out of its bounds; None is no value."""
+    """Raise SpecError for the first value that is out of its bounds; None is no value."""
     for key, value, least in bounds:
         if value is not None and not least <= value <= MOST:
             bound = f"at most {MOST:g}" if value > MOST else f"at least {least:g}"

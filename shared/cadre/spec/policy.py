@@ -15,7 +15,7 @@ _WHEN = "when:"
 
 
 def check_policy(policy: str) -> None:
-    """Checks a policy. Raises ValueError with the form that it must have."""
+    """Check a policy. Raises ValueError with the form that it must have."""
     if policy in (NEVER, ALWAYS):
         return
     if not policy.startswith(_WHEN) or not policy[len(_WHEN) :].strip():
@@ -27,7 +27,7 @@ def check_policy(policy: str) -> None:
 
 
 def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
-    """Why a person must approve a call with these arguments; None if nobody must."""
+    """Return why a person must approve a call with these arguments; None if nobody must."""
     if policy == NEVER:
         return None
     if policy == ALWAYS:
@@ -43,7 +43,7 @@ def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def is_expression(text: str) -> bool:
-    """Whether the text is a `when:` policy, valid or not."""
+    """Return whether the text is a `when:` policy, valid or not."""
     return text.startswith(_WHEN)
 
 
@@ -53,7 +53,7 @@ def expression_of(text: str) -> str | None:
 
 
 def why_untrue(policy: str, values: Mapping[str, Any]) -> str | None:
-    """Why a `when:` is not true of the values; None when it is."""
+    """Return why a `when:` is not true of the values; None when it is."""
     try:
         return None if holds(policy[len(_WHEN) :], values) else "it is not true of this answer"
     except ExpressionError as error:

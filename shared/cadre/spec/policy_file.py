@@ -69,7 +69,7 @@ def read_policies(source: str, folder: Path) -> tuple[list[Policy], list[Path]]:
 
 
 def check_action(action: CallMeaning, parameters: Sequence[str] | None = None) -> None:
-    """Raises ValueError for what cannot be said of a tool with these parameters; None: they are not known."""
+    """Raise ValueError for what cannot be said of a tool with these parameters; None: they are not known."""
     if action.does in (None, "read") and action.amount:
         raise ValueError("amount is for calls that do something: say what by does")
     for key in ("to", "what", "text", "amount"):
@@ -83,7 +83,7 @@ def check_action(action: CallMeaning, parameters: Sequence[str] | None = None) -
 
 
 def check_policies(policies: Sequence[Policy]) -> None:
-    """Raises SpecError for policies of one agent that do not fit together, or hold a rule that cannot be read."""
+    """Raise SpecError for policies of one agent that do not fit together, or hold a rule that cannot be read."""
     names: set[str] = set()
     for policy in policies:
         if not policy.name:

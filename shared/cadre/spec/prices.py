@@ -24,7 +24,7 @@ class Prices:
 
     @classmethod
     def read(cls, path: str) -> Prices:
-        """Reads a YAML file of lines like `name: {input: 0.4, output: 1.6}`; without a path there are no prices.
+        """Read a YAML file of lines like `name: {input: 0.4, output: 1.6}`; without a path there are no prices.
 
         Raises SettingError with what is wrong in the file.
         """
@@ -50,7 +50,7 @@ class Prices:
 
 
 def check_prices(table: dict[str, Price]) -> None:
-    """Raises SpecError for a price that is none."""
+    """Raise SpecError for a price that is none."""
     for name, price in table.items():
         if not all(0 <= one <= MOST for one in (price.input, price.output, price.cached or 0)):
             raise SpecError(f"{name}: a price is a number from 0")

@@ -68,7 +68,7 @@ class RemoteSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
     headers: dict[str, str] = {}
     """Sent with each request. `${NAME}` and `${file:PATH}` stand for secrets of the executor."""
     idempotent: bool | None = None
-    """Whether a message that is sent again finds its task; None: as its card says."""
+    """True if a message that is sent again finds its task; None: as its card says."""
     poll: float = 15.0
     """Seconds between two questions for a task at most; the first ones follow sooner."""
     absence: float = 600.0

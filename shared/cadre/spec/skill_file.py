@@ -33,7 +33,7 @@ class Skill(NamedTuple):
 
 
 def read_skill(folder: Path) -> Skill:
-    """Reads what the skill in the folder says of itself. Raises SpecError with the file and what is wrong."""
+    """Read what the skill in the folder says of itself. Raises SpecError with the file and what is wrong."""
     file = folder / SKILL_FILE
     try:
         lines = file.read_text("utf-8").splitlines()
@@ -71,7 +71,7 @@ def skills_in(folder: Path) -> list[Skill]:
 
 
 def with_skills(data: Any, folder: Path) -> tuple[Any, list[Skill]]:
-    """Returns an agent's document with the tools that read its skills in place of the skills, and these.
+    """Return an agent's document with the tools that read its skills in place of the skills, and these.
 
     Raises SpecError.
     """

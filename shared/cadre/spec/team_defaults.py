@@ -37,7 +37,9 @@ class TeamDefaults(msgspec.Struct, frozen=True):
 
 
 def defaults_for(agent: Path) -> TeamDefaults:
-    """What the team that the agent's file belongs to gives it. Raises SpecError for a team file that is no YAML."""
+    """Return what the team that the agent's file belongs to gives it. Raises SpecError for a team file that is no
+    YAML.
+    """
     for folder in agent.absolute().parents:
         file = folder / TEAM_FILE
         if not file.is_file():

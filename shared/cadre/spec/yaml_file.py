@@ -37,18 +37,18 @@ class _UniqueKeys(_Loader):  # type: ignore[misc]
 
 
 def read_yaml(file: Path | Traversable, wrong: type[SetupError]) -> Any:
-    """Reads the file. Raises `wrong` with one line."""
+    """Read the file. Raises `wrong` with one line."""
     return _read(file, wrong, _document)
 
 
 def read_yaml_documents(file: Path, wrong: type[SetupError]) -> list[Any]:
-    """Reads a file of several documents, without empty ones. Raises `wrong` with one line."""
+    """Read a file of several documents, without empty ones. Raises `wrong` with one line."""
     found = _read(file, wrong, lambda text: list(yaml.load_all(text, Loader=_UniqueKeys)))
     return [document for document in found if document is not None]
 
 
 def parse_yaml(text: str, source: str, wrong: type[SetupError]) -> Any:
-    """Reads what `source` has given. Raises `wrong` with one line that names it."""
+    """Read what `source` has given. Raises `wrong` with one line that names it."""
     return _parsed(text, source, wrong, _document)
 
 

@@ -76,7 +76,7 @@ class BlockingTeamRun(Blocking[TeamRun]):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self._target.is_over
 
     @property

@@ -82,7 +82,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """None for a task of which nothing is known."""
     now: RunOutcome
     same_answer: bool | None = None
-    """Whether both answers are equal as JSON; None where there was none to compare with."""
+    """True if both answers are equal as JSON; None where there was none to compare with."""
     beyond_history: list[str] = []
     """Names of tools that were called otherwise than then and did not answer, each once."""
     verdict: Verdict | None = None
@@ -120,7 +120,7 @@ class EndpointModel:
         return msgspec.structs.replace(reply, usage=priced(reply.usage, price, reply.cached_tokens))
 
     async def close(self) -> None:
-        """Closes its connections."""
+        """Close its connections."""
         await self._chain.close()
 
 
@@ -186,7 +186,7 @@ class Judge(NamedTuple):
 
 
 async def judged(task: str, trial: Trial, judge: Judge) -> Verdict | None:
-    """What a judge says of the two answers; None where it says nothing that counts."""
+    """Return what a judge says of the two answers; None where it says nothing that counts."""
     then = trial.before.output if trial.before is not None else None
     text = (
         f"The task:\n{task}\n\nThe first answer:\n{_text(then)}\n\n"
@@ -256,7 +256,7 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun, acts: RepeatedAct
 def _next_signal(
     team: Team, run: TeamRun, left: list[tuple[Below, SignalReceived]]
 ) -> tuple[TeamRun, SignalReceived] | None:
-    """Takes the first whose run is there."""
+    """Take the first whose run is there."""
     for place, (below, signal) in enumerate(left):
         to = run_at(team, run, below)
         if to is not None and not to.is_over:
@@ -266,7 +266,7 @@ def _next_signal(
 
 
 async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None:
-    """Decides on a call as a person did then; agrees to it where nobody did."""
+    """Decide on a call as a person did then; agrees to it where nobody did."""
     match word:
         case ev.ApprovalDecided(verdict="rejected" | "expired"):
             await run.reject(call, feedback=word.feedback)

@@ -122,7 +122,7 @@ class InMemoryDeployment:
         self._starters: dict[str, Callable[[InMemoryProcess], Awaitable[_Live]]] = {}
 
     async def start(self) -> None:
-        """Starts all processes. Raises SetupError."""
+        """Start all processes. Raises SetupError."""
         for name, spec in self.agents.items():
             self._starters[name] = functools.partial(self._start_agent, spec)
         if self.tools:
@@ -140,7 +140,7 @@ class InMemoryDeployment:
             await self._begin(name)
 
     async def close(self) -> None:
-        """Ends all processes and whatever they have at work."""
+        """End all processes and whatever they have at work."""
         self.clock.stop()
         # A process that replaces one that was killed would take work on behind the others' end.
         self.kill_at = self.kill_before = lambda process, stores: False
@@ -153,7 +153,7 @@ class InMemoryDeployment:
             await live.close()
 
     def is_idle(self) -> bool:
-        """Whether nothing goes on but waiting for a time or for somebody outside."""
+        """Return whether nothing goes on but waiting for a time or for somebody outside."""
         if self._restarts:
             return False
         at_work = {task for live in self._live.values() for task in live.process.at_work}
@@ -166,7 +166,7 @@ class InMemoryDeployment:
         return self._live[name].process
 
     def kill(self, process: InMemoryProcess) -> None:
-        """Kills the process where it stands; another one takes its place."""
+        """Kill the process where it stands; another one takes its place."""
         if not process.is_alive:
             return
         name = process.name
@@ -210,7 +210,7 @@ class InMemoryDeployment:
             self.kill(process)
 
     def interrupt_all(self, run: str) -> None:
-        """Tells every process to stop what it does for the run or call."""
+        """Tell every process to stop what it does for the run or call."""
         for live in self._live.values():
             live.interrupt(run)
 
@@ -286,7 +286,7 @@ class InMemoryDeployment:
     # --- models
 
     async def complete(self, agent: str, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """What the agent's model says. An answer that a killed process did not journal is given once more."""
+        """Return what the agent's model says. An answer that a killed process did not journal is given once more."""
         digest = f"{agent} {request!r}"
         if unheard := self._unheard.get(digest):
             reply = unheard.pop()
@@ -366,11 +366,11 @@ class TeamWorld(metaclass=Explaining):
         self._sent = itertools.count(1)
 
     def next_number(self) -> int:
-        """What no record of a person has in its id yet."""
+        """Return what no record of a person has in its id yet."""
         return next(self._sent)
 
     async def send(self, record: Record, agent: str) -> None:
-        """Puts a record into an agent's inbox, as the gateway does."""
+        """Put a record into an agent's inbox, as the gateway does."""
         subject = self._deployment.topology.inbox(agent, GATEWAY_SENDER, record.tree, record.run)
         self._deployment.stream.append(subject, encode(record), message_id=record.id)
         await asyncio.sleep(0)
@@ -400,7 +400,7 @@ class TeamWorld(metaclass=Explaining):
         return {file.path: self._deployment.blobs[file.ref] for file in found if file.ref is not None}
 
     def skip(self, seconds: float) -> None:
-        """Moves the team's clock on: timers, waits and deadlines that become due go off."""
+        """Move the team's clock on: timers, wait and deadlines that become due go off."""
         self._deployment.clock.skip(seconds)
 
     def note_change(self) -> None:
@@ -423,7 +423,7 @@ class TeamWorld(metaclass=Explaining):
             raise self._deployment.problem
 
     def is_idle(self) -> bool:
-        """Whether all that is left to do waits for a time or for somebody outside."""
+        """Return whether all that is left to do waits for a time or for somebody outside."""
         return self._deployment.is_idle()
 
     async def skip_to_next(self, until: float | None = None) -> None:

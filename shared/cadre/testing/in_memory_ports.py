@@ -71,7 +71,7 @@ class Stream(Protocol[M]):
         message_id: str | None = None,
         origin: int = 0,
     ) -> int:
-        """Stores a message and returns its sequence; `origin` is where one lay that is passed on. Raises Fenced unless
+        """Store a message and return its sequence; `origin` is where one lay that is passed on. Raises Fenced unless
         `expect` is the subject's last one."""
         ...
 
@@ -80,7 +80,7 @@ class Stream(Protocol[M]):
     def purge(self, subject: str) -> None: ...
 
     def schedule(self, subject: str, due: float, target: str, data: bytes) -> None:
-        """Appends to `target` at `due`, in Unix seconds; replaces what is scheduled under the subject."""
+        """Append to `target` at `due`, in Unix seconds; replaces what is scheduled under the subject."""
         ...
 
     def unschedule(self, subject: str) -> None: ...
@@ -94,11 +94,11 @@ class Wire(Protocol):
     """One process's way to the streams."""
 
     async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
-        """What the server answers. Raises what it refuses with, or `silence`: done or not, nobody knows."""
+        """Return what the server answers. Raises what it refuses with, or `silence`: done or not, nobody knows."""
         ...
 
     def post(self, operation: Callable[[], object], loss: str) -> None:
-        """Sends something that has no answer; `loss` names the fault that may lose it."""
+        """Send something that has no answer; `loss` names the fault that may lose it."""
         ...
 
 
@@ -268,7 +268,7 @@ class InMemoryBus:
 async def store_effect(
     reach: Reach, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int
 ) -> int:
-    """Stores the claim of a call, or what came of it, behind the message at `fence`; returns its sequence."""
+    """Store the claim of a call, or what came of it, behind the message at `fence`; returns its sequence."""
     stream = reach.stream(claim.tree)
     return await reach.wire.ask(
         f"storing {record.id}",

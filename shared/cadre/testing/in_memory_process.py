@@ -57,12 +57,12 @@ class InMemoryProcess:
             operation()
 
     def serve(self, queue: InMemoryQueue) -> None:
-        """Takes the messages of the queue from now on."""
+        """Take the messages of the queue from now on."""
         self._queues.append(queue)
         queue.consumer.subscribe(queue)
 
     def kill(self) -> None:
-        """Ends all that it does where it stands; what it holds is delivered to others.
+        """End all that it does where it stands; what it holds is delivered to others.
 
         A tool that runs in a thread goes on there, as no thread can be ended from outside.
         """

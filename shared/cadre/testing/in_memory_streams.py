@@ -66,7 +66,7 @@ class InMemoryConsumer:
         self._held.pop(seq, None)
 
     def nak(self, seq: int, delay: float) -> None:
-        """Delivers the message again in `delay` seconds."""
+        """Deliver the message again in `delay` seconds."""
         if seq in self._held:
             self._clock.at(self._clock.now() + delay, lambda: self._redeliver(seq))
 

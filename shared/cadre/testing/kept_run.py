@@ -149,7 +149,7 @@ def kept_run(
 
 
 def reached(events: Iterable[ev.AnyEvent]) -> Reached:
-    """How far these events brought a run."""
+    """Return how far these events brought a run."""
     steps = answers = results = 0
     for event in events:
         match event:
@@ -198,7 +198,9 @@ def _acts(below: Below, entries: Iterable[Entry]) -> list[KeptAct]:
 
 
 def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAnswered]]:
-    """What runs were told of earlier work as they began, as the calls that they make of the memory service for it."""
+    """Yield what runs were told of earlier work as they began, as the calls that they make of the memory service for
+    it.
+    """
     asked = {event.call: event for event in events if isinstance(event, ev.MemoryAsked)}
     for one in events:
         if isinstance(one, ev.MemoryRecalled) and (question := asked.get(one.call)) is not None:
@@ -215,7 +217,7 @@ def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAns
 
 
 def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
-    """What the end of a run tells, which made so many calls."""
+    """Return what the end of a run tells, which made so many calls."""
     return RunOutcome(
         state=end.state,
         output=end.output,
@@ -228,7 +230,7 @@ def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
 
 
 async def _at_once() -> None:
-    """Holds nothing back."""
+    """Hold nothing back."""
 
 
 def tools_from_history(
@@ -296,7 +298,7 @@ class _ToolFromHistory(ForeignTool):
 
 
 def call_key(arguments: Mapping[str, Any]) -> bytes:
-    """What two calls with the same arguments have in common."""
+    """Return what two calls with the same arguments have in common."""
     return msgspec.json.encode(dict(arguments), order="deterministic")
 
 

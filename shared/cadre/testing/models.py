@@ -55,7 +55,7 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """How many replies nobody has asked for yet."""
+        """Return how many replies nobody has asked for yet."""
         return len(self._replies) - self._said
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
@@ -75,7 +75,7 @@ class FunctionModel:
     """Says what the function returns for a request; it may be a coroutine."""
 
     def __init__(self, function: Callable[[ModelRequest], Reply | Awaitable[Reply]]) -> None:
-        """Raises TypeError for a function that takes no request."""
+        """Raise TypeError for a function that takes no request."""
         try:
             inspect.signature(function).bind(None)
         except TypeError as error:
@@ -188,13 +188,13 @@ class ModelServer:
         return lines
 
     def reset(self) -> None:
-        """Clears the journal and begins the script anew."""
+        """Clear the journal and begin the script anew."""
         httpx2.post(f"{self._base}/script/reset", timeout=15).raise_for_status()
 
 
 @contextmanager
 def running_model(*options: str | Path, **environment: str) -> Iterator[ModelServer]:
-    """Starts `cadre scripted-model` with these options on a free port, and stops it at the end.
+    """Start `cadre scripted-model` with these options on a free port, and stops it at the end.
 
     Raises SetupError when it does not start; it says why on standard error.
     """

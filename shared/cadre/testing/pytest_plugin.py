@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cadre_team() -> Iterator[Callable[..., Team]]:
-    """Makes teams as `cadre.testing.Team` does, and checks at the end of the test that nothing was left over:
+    """Make teams as `cadre.testing.Team` does, and checks at the end of the test that nothing was left over:
     no message was given up, and no reply of a script was never asked for."""
     from cadre.testing.team import Team
 

@@ -46,18 +46,18 @@ class RepeatedActs:
 
     @property
     def is_due(self) -> bool:
-        """Whether one of the runs is as far as that of then was at its next one."""
+        """Return whether one of the runs is as far as that of then was at its next one."""
         return self._due() is not None
 
     async def turn(self) -> None:
-        """Waits while one is due: the answer of a model or a tool would carry the run past it."""
+        """Wait while one is due: the answer of a model or a tool would carry the run past it."""
         while self._began is not None and self.is_due:
             # The process that waits here has not come to rest, of which the team would be told.
             self._began[0].note_change()
             await self._done.wait()
 
     async def do_next(self) -> None:
-        """Does the next one that is due. Raises NotDoneAgain."""
+        """Do the next one that is due. Raises NotDoneAgain."""
         if self._began is None or (due := self._due()) is None:
             return
         run, kept = due
@@ -68,7 +68,7 @@ class RepeatedActs:
         self._done = asyncio.Event()
 
     def check_all_done(self) -> None:
-        """Raises NotDoneAgain where the run came to an answer without one of them."""
+        """Raise NotDoneAgain where the run came to an answer without one of them."""
         if self._began is None:
             return
         team, root = self._began
@@ -118,7 +118,9 @@ class ModelInTurn:
 
 
 async def _is_done(team: Team, run: TeamRun, kept: KeptAct) -> bool:
-    """Whether the run has taken it; not when what was to be edited has changed meanwhile. Raises NotDoneAgain."""
+    """Return whether the run has taken it; not when what was to be edited has changed meanwhile. Raises
+    NotDoneAgain.
+    """
     before, act = len(_taken(run)), kept.act
     if isinstance(act, ev.MessageReceived):
         await run.tell(act.text, mode=act.mode)

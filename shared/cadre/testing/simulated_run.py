@@ -62,7 +62,7 @@ class SimulatedRun:
         history: list[Step] | None = None,
         prefix: list[Step] | None = None,
     ) -> list[ev.AnyEvent]:
-        """Plays any arrival: a record of `cadre.testing` (task, result, report …) or the outcome of a model call."""
+        """Play any arrival: a record of `cadre.testing` (task, result, report …) or the outcome of a model call."""
         record = what.id if hasattr(what, "id") else self._in_hand()
         arrival = Arrival(
             what=what,

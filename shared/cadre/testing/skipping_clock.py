@@ -65,12 +65,12 @@ class SkippingClock:
             self._cancelled.add(number)
 
     def skip(self, seconds: float) -> None:
-        """Moves the clock on; what became due is called back, in its order."""
+        """Move the clock on; what became due is called back, in its order."""
         self._skipped += seconds
         self._fire()
 
     def skip_to_next(self) -> bool:
-        """Moves the clock on to what is due next; False when nothing is to come."""
+        """Move the clock on to what is due next; False when nothing is to come."""
         if (left := self.next_in()) is None:
             return False
         self.skip(left)
@@ -82,7 +82,7 @@ class SkippingClock:
         return max(0.0, self._alarms[0].due - self.now()) if self._alarms else None
 
     def stop(self) -> None:
-        """Calls nothing back any more."""
+        """Call nothing back any more."""
         self._alarms.clear()
         if self._handle is not None:
             self._handle.cancel()

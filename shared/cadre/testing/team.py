@@ -275,7 +275,7 @@ class Team(TeamWorld):
         return TeamRun(self, id_, agent, output_type)
 
     def _check(self, agent: str, body: Mapping[str, Any]) -> None:
-        """Raises InvalidRequest, as a gateway does, for a task that the agent would not take."""
+        """Raise InvalidRequest, as a gateway does, for a task that the agent would not take."""
         schema = self._deployment.agents[agent].input_schema
         if schema is not None and (wrong := misfits(schema, body.get("inputs", {}), "inputs")):
             raise InvalidRequest(
@@ -287,7 +287,7 @@ class Team(TeamWorld):
             )
 
     def _warn_of_second_modules(self) -> None:
-        """Warns of tools' files that are loaded under another name as well."""
+        """Warn of tools' files that are loaded under another name as well."""
         for path in self._paths:
             for name, module in [*sys.modules.items()]:
                 if name.startswith(FILE_MODULE) or getattr(module, "__file__", None) is None:
@@ -310,7 +310,7 @@ class Team(TeamWorld):
 
     @property
     def requests(self) -> list[ModelAsked]:
-        """What the models were asked so far, in the order of asking."""
+        """Return what the models were asked so far, in the order of asking."""
         return self._deployment.requests
 
     @property
@@ -319,7 +319,7 @@ class Team(TeamWorld):
         return self._deployment.stream.dead
 
     def leftovers(self) -> list[str]:
-        """What a test has most likely overlooked: messages that were given up, replies that nobody asked for."""
+        """Return what a test has most likely overlooked: messages that were given up, replies that nobody asked for."""
         dead = [f"dead letter {letter.message.subject}: {letter.reason}" for letter in self.dead_letters]
         scripts = {
             id(model): model for model in self._deployment.models.values() if isinstance(model, ScriptedModel)
@@ -340,7 +340,7 @@ class Team(TeamWorld):
         return self._deployment.kills
 
     def crash_after(self, stores: int, process: str = "") -> None:
-        """Kills the process that stores the record of this number (from 1, counted over all of them), right behind
+        """Kill the process that stores the record of this number (from 1, counted over all of them), right behind
         it; with `process`, only if it is that one. Another one takes its place."""
         self._deployment.kill_at = _at(stores, process)
 
@@ -349,7 +349,7 @@ class Team(TeamWorld):
         self._deployment.kill_before = _at(stores, process)
 
     def kill(self, process: str) -> None:
-        """Kills the process of an agent (by its name) or of the tools (`tools`) where it stands.
+        """Kill the process of an agent (by its name) or of the tools (`tools`) where it stands.
 
         Raises SetupError when there is none of the name.
         """
@@ -517,7 +517,7 @@ class CrashOutcome(NamedTuple):
 async def crash_points(
     make: Callable[[], Team], play: Callable[[Team], Awaitable[Any]], *, before: bool = False
 ) -> AsyncIterator[CrashOutcome]:
-    """Yields the outcome of `play` on a new team undisturbed, then one for each record that a process of it stored.
+    """Yield the outcome of `play` on a new team undisturbed, then one for each record that a process of it stored.
 
     async for outcome in crash_points(make_team, lambda team: team.run("clerk", "Pay the bill.")):
         assert outcome.value == "paid"

@@ -105,7 +105,7 @@ class TeamRun(metaclass=Explaining):
         return self._typed(found.output, self._output_type if output_type is None else output_type)
 
     async def settle(self) -> None:
-        """Waits until the run is over, or the team only waits for a time or for somebody outside."""
+        """Wait until the run is over, or the team only waits for a time or for somebody outside."""
         while not self.is_over and not self._team.is_idle():
             await self._team.changed()
 
@@ -152,12 +152,12 @@ class TeamRun(metaclass=Explaining):
 
     @property
     def usage(self) -> Usage:
-        """What the run and all runs below it have used so far."""
+        """Return what the run and all runs below it have used so far."""
         return self.run.usage
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended. Asked at every change, so it reads no entry twice."""
+        """Return whether it has ended. Asked at every change, so it reads no entry twice."""
         fresh = self._team.journal(self.id, self._looked_at)
         self._looked_at += len(fresh)
         self._has_ended |= any(isinstance(event, ev.RunFinished) for one in fresh for event in one.events)
@@ -230,30 +230,32 @@ class TeamRun(metaclass=Explaining):
         await self._decide("corrected", one, feedback, by, tool=tool, arguments=given)
 
     async def answer(self, text: str, call: str = "") -> None:
-        """Answers a question of the agent."""
+        """Answer a question of the agent."""
         (one,) = await self._calls(call)
         await self._decide("approved", one, text, "test")
 
     async def cancel(self, reason: str = "") -> None:
-        """Cancels the run and all below it."""
+        """Cancel the run and all below it."""
         await self._team.send(Cancel(**self._head("cancelled"), reason=reason), self.agent)
 
     async def tell(self, text: str, *, mode: MessageMode = "append") -> None:
-        """Says something to the run, which its model reads with the next call; see AsyncRunHandle.tell."""
+        """Say something to the run, which its model reads with the next call; see AsyncRunHandle.tell."""
         await self._team.send(UserMessage(**self._head("message"), text=text, mode=mode), self.agent)
 
     async def signal(self, name: str, payload: Any = None) -> None:
-        """Sends the run a signal that it waits for, or will wait for; `payload` is any JSON value."""
+        """Send the run a signal that it waits for, or will wait for; `payload` is any JSON value."""
         await self._team.send(Signal(**self._head("signal"), name=name, payload=payload), self.agent)
 
     @property
     def has_editable(self) -> bool:
-        """Whether there is something that `editable` returns, by now."""
+        """Return whether there is something that `editable` returns, by now."""
         run = self.run
         return run.spec is not None and kind_of(run).editable(run) is not None
 
     def editable(self) -> Edited:
-        """What a person may edit of the run, its queue or its plan, and its version. Raises TeamRunWaits for none."""
+        """Return what a person may edit of the run, its queue or its plan, and its version. Raises TeamRunWaits for
+        none.
+        """
         run = self.run
         found = kind_of(run).editable(run) if run.spec is not None else None
         if found is None:
@@ -261,7 +263,7 @@ class TeamRun(metaclass=Explaining):
         return Edited(run=self.id, name=found.name, version=found.version, state=found.state)
 
     async def edit(self, what: Edited, operations: Sequence[dict[str, Any]]) -> None:
-        """Edits what `editable` has returned; an edit that comes too late is refused, which the run's events tell."""
+        """Edit what `editable` has returned; an edit that comes too late is refused, which the run's events tell."""
         record = Edit(**self._head("edit"), base=what.version, operations=list(operations))
         await self._team.send(record, self.agent)
 
@@ -293,7 +295,7 @@ class TeamRun(metaclass=Explaining):
         )
 
     def _check_goes_on(self) -> None:
-        """Raises TeamRunWaits for a run of an idle team that nothing but a person could take further."""
+        """Raise TeamRunWaits for a run of an idle team that nothing but a person could take further."""
         self._team.check()
         if held := self.held:
             names = ", ".join(f"{call.id} ({call.name})" for call in held)

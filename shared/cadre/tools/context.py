@@ -24,7 +24,7 @@ class CancelSignal:
         return self._threads.is_set()
 
     def is_set(self) -> bool:
-        """Whether the call is cancelled."""
+        """Return whether the call is cancelled."""
         return self._threads.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -32,11 +32,11 @@ class CancelSignal:
         return self._threads.wait(timeout)
 
     async def wait_async(self) -> None:
-        """Waits in an async function until the call is cancelled."""
+        """Wait in an async function until the call is cancelled."""
         await self._tasks.wait()
 
     def set(self) -> None:
-        """Cancels the call; to be called in the event loop's thread."""
+        """Cancel the call; to be called in the event loop's thread."""
         self._threads.set()
         self._tasks.set()
 
@@ -107,7 +107,7 @@ class ToolContext(metaclass=Explaining):
         return self._workspace
 
     async def fetch(self, file: File) -> None:
-        """Loads the content of a file argument. Raises NoSuchFile, WrongPath, BlobMissing."""
+        """Load the content of a file argument. Raises NoSuchFile, WrongPath, BlobMissing."""
         if file.is_loaded:
             return
         if file.path:
@@ -117,5 +117,5 @@ class ToolContext(metaclass=Explaining):
             file.load(await self.workspace.blob(file.info.ref))
 
     def progress(self, text: str) -> None:
-        """Logs the progress of the call in the executor's log."""
+        """Log the progress of the call in the executor's log."""
         log.info("%s %s: %s", self.tool, self.call_id, text)

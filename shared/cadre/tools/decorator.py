@@ -167,7 +167,7 @@ class Tool(Generic[P, R], metaclass=Explaining):
     __name__: str
 
     promises_output = True
-    """Whether its output schema is its own return hint, to which results are held."""
+    """True if its output schema is its own return hint, to which results are held."""
 
     def __init__(
         self, function: Callable[P, R], card: ToolCard, signature: Signature, concurrency: int | None = None
@@ -193,7 +193,7 @@ class Tool(Generic[P, R], metaclass=Explaining):
 
     @property
     def description(self) -> str:
-        """What models read of it."""
+        """Return what models read of it."""
         return self.card.description
 
     @property
@@ -212,7 +212,7 @@ class Tool(Generic[P, R], metaclass=Explaining):
         return self.card.timeout
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts JSON values to the function's keyword arguments, as its hints say.
+        """Convert JSON values to the function's keyword arguments, as its hints say.
 
         Types are strict: "3" is no integer, though 3.0 is, as in JSON Schema. Raises InvalidArguments, which names
         the first wrong argument.
@@ -220,7 +220,7 @@ class Tool(Generic[P, R], metaclass=Explaining):
         return self._checked(arguments, [])
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
-        """Converts the arguments, and appends the files among them to `files`: their content is not fetched yet."""
+        """Convert the arguments, and appends the files among them to `files`: their content is not fetched yet."""
         arguments = for_tool(arguments)
         for name in arguments:
             if name not in self._parameters:
@@ -243,7 +243,7 @@ class Tool(Generic[P, R], metaclass=Explaining):
             raise InvalidArguments(f"argument {name + error.place!r}: {error}") from error
 
     async def call(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
-        """Validates the arguments and runs the function; a plain one in a thread, so that it does not block.
+        """Validate the arguments and run the function; a plain one in a thread, so that it does not block.
 
         `context` is what a parameter of the type ToolContext takes; in a test `ToolContext(run="r1")`, or none.
         Raises InvalidArguments, and what the function raises.

@@ -46,7 +46,7 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _google_lines(lines: list[str]) -> Iterator[str]:
-    """Yields the lines as griffe reads them: a blank one above each section, and a section's lines indented."""
+    """Yield the lines as griffe reads them: a blank one above each section, and a section's lines indented."""
     within, shift = False, ""
     for number, line in enumerate(lines):
         head = _HEAD.fullmatch(line.rstrip().removesuffix(":")) if line.rstrip().endswith(":") else None

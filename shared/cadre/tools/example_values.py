@@ -21,7 +21,7 @@ _FORMATS = {
 
 
 def example(schema: Any, name: str = "value") -> Any:
-    """Returns a value for `schema`, which may refer to its own `$defs`. Patterns are not solved."""
+    """Return a value for `schema`, which may refer to its own `$defs`. Patterns are not solved."""
     return _example(schema, schema, name, 0)
 
 
@@ -43,7 +43,7 @@ def _example(schema: Any, root: Any, name: str, depth: int) -> Any:
 
 
 def _resolved(schema: dict[str, Any], root: Any) -> dict[str, Any]:
-    """Returns the schema with its `$ref` followed and its `allOf` merged in."""
+    """Return the schema with its `$ref` followed and its `allOf` merged in."""
     seen: set[str] = set()
     while isinstance(ref := schema.get("$ref"), str) and ref not in seen:
         seen.add(ref)

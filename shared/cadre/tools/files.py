@@ -62,7 +62,7 @@ class File:
 
     @classmethod
     def from_path(cls, path: str | Path) -> File:
-        """Reads a file of this machine. Raises OSError."""
+        """Read a file of this machine. Raises OSError."""
         return cls(Path(path).read_bytes(), name=Path(path).name)
 
     @classmethod
@@ -156,11 +156,11 @@ class File:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the content is here."""
+        """Return whether the content is here."""
         return self._data is not None
 
     def load(self, data: bytes, about: FileInfo | None = None) -> None:
-        """Sets the content of a file that was made from a reference, and derives what is unknown from it."""
+        """Set the content of a file that was made from a reference, and derives what is unknown from it."""
         self._data, self._path = data, ""
         about = about or self.info
         self.info = msgspec.structs.replace(

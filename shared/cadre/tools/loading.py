@@ -30,7 +30,7 @@ SERIAL = "SERIAL"
 
 
 def load_tools(target: str) -> list[AnyTool]:
-    """Loads the tools of `package.module` or `path/to/file.py`, or one of them by `target:function`; or the skills
+    """Load the tools of `package.module` or `path/to/file.py`, or one of them by `target:function`; or the skills
     of a folder, `path/to/folder/`.
 
     Raises SetupError with one line when the module is not found, cannot be imported, or has no tools.
@@ -168,7 +168,7 @@ def load_skills(folder: Path) -> list[Tool[..., Any]]:
 def _tool(skill: Skill) -> Tool[..., Any]:
     # The file is read at each call: a skill that was changed is read as it is.
     def read(path: str = SKILL_FILE) -> str | File:
-        """Reads the skill.
+        """Read the skill.
 
         Args:
             path: A file of the skill, as its instructions or the list below them name it.

@@ -36,7 +36,7 @@ class Signature(NamedTuple):
 
 
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
-    """Reads the signature. Raises ToolDefinitionError, beginning with `where`, if no model could use the function."""
+    """Read the signature. Raises ToolDefinitionError, beginning with `where`, if no model could use the function."""
     # Loaded by the first @tool: `import cadre` and the command line do without.
     from cadre.tools.docstring import read_docstring
 
@@ -91,7 +91,7 @@ def _read_hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
 
 
 def _local_names(function: Callable[..., Any]) -> dict[str, Any]:
-    """Returns the local names where the function is being defined, which hints that are texts may refer to."""
+    """Return the local names where the function is being defined, which hints that are texts may refer to."""
     file = function.__code__.co_filename
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_filename != file:

@@ -51,13 +51,13 @@ class Workspace(Protocol):
     """
 
     async def read(self, path: str) -> File:
-        """Reads a file. Raises WrongPath, or NoSuchFile, which names the files that there are."""
+        """Read a file. Raises WrongPath, or NoSuchFile, which names the files that there are."""
         ...
 
     async def write(
         self, path: str, content: bytes | str | File, *, media_type: str = "", expected: int | None = None
     ) -> FileEntry:
-        """Writes a whole file. When a call runs again with the same id, its earlier writes are not repeated.
+        """Write a whole file. When a call runs again with the same id, its earlier writes are not repeated.
 
         `expected` is the version to replace, 0 for a new file. Raises FileChanged, TooLarge, WrongPath.
         """
@@ -68,11 +68,11 @@ class Workspace(Protocol):
         ...
 
     async def delete(self, path: str) -> None:
-        """Deletes a file. Raises NoSuchFile, WrongPath."""
+        """Delete a file. Raises NoSuchFile, WrongPath."""
         ...
 
     async def blob(self, ref: str) -> bytes:
-        """Reads the content of a `blob:` reference. Raises BlobMissing."""
+        """Read the content of a `blob:` reference. Raises BlobMissing."""
         ...
 
 

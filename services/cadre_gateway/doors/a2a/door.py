@@ -32,7 +32,7 @@ RpcId = str | int | None
 
 
 def add_json_rpc_routes(routes: APIRouter, tasks: AgentTasks) -> None:
-    """Adds the one route of the binding."""
+    """Add the one route of the binding."""
 
     @routes.post(f"{AGENT}/", summary="The same, as clients ask that join addresses")
     @routes.post(AGENT, summary="A call of A2A to an agent")
@@ -280,7 +280,7 @@ Length = Annotated[int | None, Query(alias="historyLength")]
 
 
 def add_http_json_routes(routes: APIRouter, tasks: AgentTasks) -> None:
-    """Adds the routes of the binding: those with a verb behind the task's id come first."""
+    """Add the routes of the binding: those with a verb behind the task's id come first."""
 
     async def answer(
         agent: str, method: str, params: Json | None, request: Request, **of_path: str

@@ -75,7 +75,7 @@ class TaskWatch:
         return msgspec.json.encode({"task": task_object(progress, progress.task, 0)})
 
     async def put(self, run: str, wanted: PushConfig, caller: Principal) -> Json:
-        """Keeps an address of a task; it is told at once of what has happened already."""
+        """Keep an address of a task; it is told at once of what has happened already."""
         target = msgspec.structs.replace(_target_of(wanted), maker=maker_of(caller))
         await self.pushes.put(run, target)
         progress = await self.answers.so_far(Place(run))
@@ -97,7 +97,7 @@ class TaskWatch:
         return {"configs": [_shown(run, one) for one in await self.pushes.all(run)], "nextPageToken": ""}
 
     async def remove(self, run: str, name: str) -> Json:
-        """Forgets an address."""
+        """Forget an address."""
         await self.pushes.remove(run, name)
         return {}
 
@@ -182,7 +182,7 @@ class AgentTasks:
         return await self.watch.remove(wanted.task_id, wanted.id)
 
     async def subscribe(self, agent: str, wanted: TaskParams, caller: Principal) -> AsyncGenerator[Json]:
-        """What happens to a task from now on."""
+        """Return what happens to a task from now on."""
         task = await task_of(self.runs, caller, agent, wanted.id)
         progress = await self.answers.so_far(Place(wanted.id))
         if progress.end is not None:
@@ -296,7 +296,7 @@ _REFUSED = {
 
 
 def check_version(request: Request) -> None:
-    """Raises a problem for a version of the protocol that is not spoken here."""
+    """Raise a problem for a version of the protocol that is not spoken here."""
     version = request.headers.get("a2a-version") or VERSIONS[0]
     if not any(same_minor(version, spoken) for spoken in VERSIONS):
         raise Problem(
@@ -393,7 +393,7 @@ class Messages:
     async def _go_on(
         self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
     ) -> Place:
-        """Brings words to a run that waits for them, or a message to one that works."""
+        """Bring words to a run that waits for them, or a message to one that works."""
         task = await task_of(self.runs, sender.caller, agent, sent.task_id)
         if sent.context_id and sent.context_id != context_of(task):
             raise invalid(

@@ -111,7 +111,7 @@ class _Messages:
         self.all = [message for message in sent if message.get("role") not in _OWN_AFFAIRS]
 
     def take(self, events: list[Json]) -> None:
-        """Makes of events what a client makes of them."""
+        """Make of events what a client makes of them."""
         for event in events:
             who: dict[str, Any] = {key: event[key] for key in ("subagentRunId",) if key in event}
             match event["type"]:

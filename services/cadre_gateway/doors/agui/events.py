@@ -88,8 +88,9 @@ class ThreadEvents:
         return [*left, *answer, self._finished({"type": "success"}, tokens, for_people(end.output))]
 
     def _answer(self, text: str) -> list[Json]:
-        """What is left to be told of the answer. Where what was told live is no part of it, the message is replaced:
-        the snapshot lacks those before it."""
+        """Return what is left to be told of the answer. Where what was told live is no part of it, the message is
+        replaced: the snapshot lacks those before it.
+        """
         is_open = bool(self._live.told)
         rest = self._live.rest(text)
         if rest is None:

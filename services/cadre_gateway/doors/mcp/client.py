@@ -192,7 +192,7 @@ def takes_tasks(context: Context) -> bool:
 
 
 def check_knows_tasks(context: Context) -> None:
-    """Raises MCPError unless the client has said that it knows tasks."""
+    """Raise MCPError unless the client has said that it knows tasks."""
     if not takes_tasks(context):
         needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"declare the extension {EXTENSION}", needed)

@@ -95,7 +95,7 @@ class _Exchange(Response):
         self._session = session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers; without a session nothing outlives the exchange."""
+        """Answer; without a session nothing outlives the exchange."""
         is_read = False
 
         async def receive_again() -> Message:

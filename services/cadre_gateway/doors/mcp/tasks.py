@@ -97,7 +97,7 @@ class Tasks:
         return _head(run, "working", at)
 
     async def update(self, context: Context, asked: UpdateParams) -> dict[str, Any]:
-        """Takes what people say to what waits; what does not wait (any more) is passed over."""
+        """Take what people say to what waits; what does not wait (any more) is passed over."""
         with _refusals(context):
             run = await self.find(context, asked.task_id, "decide")
             progress = await self._answers.so_far(Place(run.id))
@@ -110,7 +110,7 @@ class Tasks:
         return {}
 
     async def cancel(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
-        """Asks the run to end; one that has ended is left alone."""
+        """Ask the run to end; one that has ended is left alone."""
         with _refusals(context):
             run = await self.find(context, asked.task_id, "act")
             async with answer_deadline():
@@ -132,7 +132,7 @@ class Tasks:
 
 @contextlib.contextmanager
 def _refusals(context: Context) -> Iterator[None]:
-    """What is refused in the block is counted as what it is, and raised as MCPError."""
+    """Return what is refused in the block is counted as what it is, and raised as MCPError."""
     try:
         yield
     except FORESEEN as error:
@@ -185,7 +185,7 @@ class Listening:
     async def listen(
         self, context: Context, asked: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
-        """Tells what was asked for until all tasks of a stream that is about nothing else are over, the gateway stops,
+        """Tell what was asked for until all tasks of a stream that is about nothing else are over, the gateway stops,
         or the client hangs up. Raises MCPError."""
         if context.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen is a request: give it an id")
@@ -257,7 +257,7 @@ class _ListenStream:
         self.meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
 
     async def tell(self, method: str, params: dict[str, Any]) -> None:
-        """Sends a notification; returns once the client has taken what was sent before."""
+        """Send a notification; returns once the client has taken what was sent before."""
         told = Notification[dict[str, Any], str](method=method, params={**params, "_meta": self.meta})
         await self._context.session.send_notification(
             cast(ServerNotification, told), related_request_id=self._context.request_id

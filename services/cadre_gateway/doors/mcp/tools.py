@@ -197,7 +197,9 @@ def _answer_schema(spec: AgentSpec | None) -> dict[str, Any] | None:
 
 
 def _is_task(context: Context, replica: Presence) -> bool:
-    """Whether a call of the agent becomes a task. Raises MCPError where it must, and the client knows no tasks."""
+    """Return whether a call of the agent becomes a task. Raises MCPError where it must, and the client knows no
+    tasks.
+    """
     asked = replica.agent.labels.get(TASKS_LABEL) if replica.agent is not None else None
     if asked == "required":
         check_knows_tasks(context)
@@ -205,7 +207,7 @@ def _is_task(context: Context, replica: Presence) -> bool:
 
 
 def _wanted(agent: str, arguments: dict[str, Any], spec: AgentSpec | None, session: str | None) -> Submission:
-    """What a call asks for: in the form of every agent, or in that of the agent's own `input_schema`."""
+    """Return what a call asks for: in the form of every agent, or in that of the agent's own `input_schema`."""
     if spec is not None and spec.input_schema is not None:
         task = arguments.get("task")
         asked = _Asked(task if isinstance(task, str) and task else spec.description, arguments)

@@ -127,7 +127,7 @@ def _unrun(answer: object) -> Response:
 
 
 def add_routes(routes: APIRouter, chat: ChatCompletions) -> None:
-    """Adds the routes of chats."""
+    """Add the routes of chats."""
 
     @routes.post("/chat/completions", summary="A turn of a chat with an agent")
     async def post_completion(request: Request) -> Response:
@@ -318,13 +318,13 @@ class ChatAnswer:
         return self._chunk({"reasoning_content": line})
 
     def live_chunks(self, delta: Delta) -> Iterator[bytes]:
-        """What the model has written more of the answer."""
+        """Yield what the model has written more of the answer."""
         self._live.take(delta)
         if not self._as_call and not self._stop and (more := self._live.more()):
             yield self._chunk({"content": more})
 
     def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
-        """What was not told yet of the answer of a settled run, and the end of the stream."""
+        """Yield what was not told yet of the answer of a settled run, and the end of the stream."""
         try:
             content, calls, reason = self._settled()
             content = self._behind_the_told(content)

@@ -212,7 +212,7 @@ class Conversations:
         return place
 
     async def _go_on_from(self, turn: Turn, last: RunSummary) -> Place:
-        """Goes on from a run: in its session where it is the last one there, else in a session that branches off."""
+        """Go on from a run: in its session where it is the last one there, else in a session that branches off."""
         branch = f"after-{last.id}"
         if last.agent != turn.agent:
             history = await self._said_with(last.id)
@@ -254,7 +254,7 @@ class Conversations:
         return history
 
     async def _branch(self, turn: Turn, session: str, run: str) -> None:
-        """Makes `run` the last one of the session. Whoever begins the same branch at the same moment means the same."""
+        """Make `run` the last one of the session. Whoever begins the same branch at the same moment means the same."""
         recorded, fence = await self.runs.turns.read(turn.agent, session, turn.user)
         if recorded is None or recorded.run != run:
             branched = SessionTurn(run=run, at=self.runs.clock.now())

@@ -36,7 +36,7 @@ def router(runs: RunService) -> APIRouter:
 
 
 def add_routes(routes: APIRouter, registry: NatsRegistry) -> None:
-    """Adds the routes of models."""
+    """Add the routes of models."""
 
     @routes.get("/models", summary="The agents")
     async def get_models() -> Response:

@@ -358,7 +358,7 @@ def refusal(problem: Problem) -> Response:
 
 
 def answer_changed(place: Place) -> Problem:
-    """What was told of the answer cannot be taken back."""
+    """Return what was told of the answer cannot be taken back."""
     return Problem(
         500,
         "answer-changed",

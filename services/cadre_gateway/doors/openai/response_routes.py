@@ -111,7 +111,7 @@ class Responses:
         return await self.now(place)
 
     async def delete(self, place: Place) -> Json:
-        """Erases the run of the response, and all its responses."""
+        """Erase the run of the response, and all its responses."""
         await self.eraser.erase(place.run, force=True)
         return {"id": response_id(place), "object": "response", "deleted": True}
 
@@ -176,7 +176,7 @@ class Responses:
 
 
 def add_routes(routes: APIRouter, responses: Responses) -> None:
-    """Adds the routes of responses."""
+    """Add the routes of responses."""
 
     @routes.post("/responses", summary="A turn, answered by a run")
     async def post_response(request: Request) -> Response:
@@ -226,7 +226,7 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
 
 
 def _all(events: Iterable[Json]) -> None:
-    """Makes the events, which nobody is told."""
+    """Make the events, which nobody is told."""
     for _ in events:
         pass
 
@@ -308,7 +308,7 @@ class NumberedEvents:
         yield from self._lifecycle("response.in_progress", "in_progress")
 
     def doings(self, lines: list[str]) -> Iterator[Json]:
-        """What an entry of a journal tells, as a summary of reasoning."""
+        """Yield what an entry of a journal tells, as a summary of reasoning."""
         for line in lines:
             if not self._doings:
                 item = self._reasoning([], False)
@@ -318,8 +318,9 @@ class NumberedEvents:
             yield from self._summary("response.reasoning_summary_text.delta", delta=f"{line}\n")
 
     def written(self, delta: Delta) -> Iterator[Json]:
-        """What the model has written more of the answer, once the reasoning is open: the message comes behind it. A
-        reader who has text of an earlier stream waits for the whole, for nobody here knows what it was."""
+        """Yield what the model has written more of the answer, once the reasoning is open: the message comes behind it.
+        A reader who has text of an earlier stream waits for the whole, for nobody here knows what it was.
+        """
         self._live.take(delta)
         if not self._doings or self._before.live or self._told.events < self._before.events:
             return

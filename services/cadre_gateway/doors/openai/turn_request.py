@@ -46,12 +46,12 @@ class Envelope(NamedTuple):
     has_own_key: bool
     is_retry: bool
     cancels: bool
-    """Whether the run ends when the caller hangs up."""
+    """True if the run ends when the caller hangs up."""
     traceparent: str | None
 
 
 def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[str, str]) -> Envelope:
-    """Reads the headers of the request whose body is `data`, a JSON object. Raises a 422 problem."""
+    """Read the headers of the request whose body is `data`, a JSON object. Raises a 422 problem."""
     headers = request.headers
     session = _first(headers.get(name) for name in SESSION_HEADERS) or _first(
         metadata.get(name) for name in SESSION_KEYS
@@ -180,5 +180,5 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The caller's own, else one that is new with each request."""
     has_own_key: bool = False
     is_retry: bool = False
-    """Whether the caller's client says that it has sent the request before."""
+    """True if the caller's client says that it has sent the request before."""
     traceparent: str | None = None

@@ -71,7 +71,7 @@ class PromptAdmission:
         self.idle.set()
 
     async def around_request(self, ctx: RequestInterceptorContext, call_next: CallNext) -> None:
-        """Begins the run, then has the caller told of it. Raises RequestRejectedError."""
+        """Begin the run, then has the caller told of it. Raises RequestRejectedError."""
         self.at_work += 1
         self.idle.clear()
         try:
@@ -177,8 +177,9 @@ def rejected(problem: Problem) -> RequestRejectedError:
 
 
 def _nonce(sender: SenderInfo | None, headers: Mapping[str, str]) -> str:
-    """What is used once by whoever has signed the prompt: who sends it again, to another gateway perhaps, finds the
-    same run."""
+    """Return what is used once by whoever has signed the prompt: who sends it again, to another gateway perhaps, finds
+    the same run.
+    """
     if not isinstance(sender, VerifiedSender):
         return ""
     return f"nonce {json.loads(headers['Agent-Sender'])['nonce']}"

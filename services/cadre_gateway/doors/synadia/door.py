@@ -54,7 +54,7 @@ class SynadiaDoor:
     """Agents of the deployment as services on NATS, until it is drained."""
 
     def __init__(self, runs: RunService, access: Access, platform: Platform) -> None:
-        """Raises SetupError."""
+        """Raise SetupError."""
         self._settings = read_synadia_settings()
         self._runs = runs
         self._access = access
@@ -80,7 +80,7 @@ class SynadiaDoor:
         self._task = asyncio.create_task(self._keep_open(), name="door synadia")
 
     async def drain(self, grace: float) -> None:
-        """Ends: callers whose answers are not complete are told so."""
+        """End: callers whose answers are not complete are told so."""
         ending = [asyncio.create_task(one.admission.idle.wait()) for one in self._hosted.values()]
         if ending:
             _, late = await asyncio.wait(ending, timeout=grace)
@@ -207,7 +207,7 @@ class Answering:
         self._most_chars = most_chars
 
     async def __call__(self, envelope: Envelope, stream: PromptStream) -> None:
-        """Answers the prompt that was taken (`synadia_ai.agent_service.PromptHandler`). Raises RequestRejectedError."""
+        """Answer the prompt that was taken (`synadia_ai.agent_service.PromptHandler`). Raises RequestRejectedError."""
         try:
             progress = await _AnswerStream(
                 self._answers, self._runs, self._trail, turn_of_prompt.get(), stream
@@ -279,7 +279,7 @@ class _AnswerStream:
                 )
 
     async def _decided(self, call: str, held: PendingAnswer) -> None:
-        """Asks the caller about a call, and passes the word on. Raises Problem, RetryableError."""
+        """Ask the caller about a call, and passes the word on. Raises Problem, RetryableError."""
         try:
             answer = await self._stream.ask(_question(held), timeout=_WORD_SECONDS)
         except QueryTimeout as error:

@@ -230,7 +230,7 @@ class PostgresDatabase:
                 yield self._writing
 
     async def _read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `work` returns, also when the server was started again since the last question."""
+        """Return what `work` returns, also when the server was started again since the last question."""
         async with self._reader, self._told():
             if self._reading is not None and not self._reading.closed:
                 with contextlib.suppress(psycopg.Error):
@@ -258,7 +258,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _told(self) -> AsyncGenerator[None]:
-        """Tells what the database's errors mean here."""
+        """Tell what the database's errors mean here."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 yield

@@ -53,7 +53,7 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is in PostgreSQL."""
+        """Return whether it is in PostgreSQL."""
         return urlsplit(self.url).scheme in ("postgresql", "postgres")
 
     def path(self) -> Path | None:

@@ -99,7 +99,7 @@ class SqliteDatabase:
         return found
 
     async def adopt(self, other: Self) -> None:
-        """Takes the place of what it has with what the other has, and closes that."""
+        """Take the place of what it has with what the other has, and closes that."""
         self._generation = other._generation
         if self._path is None or other._path is None:
             former, self._writing, self._reading = self._writing, other._writing, other._reading
@@ -119,7 +119,7 @@ class SqliteDatabase:
         self._writing, self._reading = _connection(path), _connection(path)
 
     async def bytes(self) -> int:
-        """How much room the file takes, with what is not yet in it."""
+        """Return how much room the file takes, with what is not yet in it."""
         if self._path is None:
             size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
             return int((await self.read(SqlQuery(size)))[0][0])
@@ -130,7 +130,7 @@ class SqliteDatabase:
         """Do nothing: a file has one version of the tables, and no rebuild outlives its process."""
 
     async def close(self) -> None:
-        """Lets go of the file; one that lies beside another is gone."""
+        """Let go of the file; one that lies beside another is gone."""
         await self._let_go()
         if self._is_beside and self._path is not None:
             _drop(self._path)
@@ -260,7 +260,7 @@ def _beside(path: Path) -> Path:
 
 
 def _drop(path: Path) -> None:
-    """Removes a file with its lock, which nobody but the process that has the file beside may hold."""
+    """Remove a file with its lock, which nobody but the process that has the file beside may hold."""
     _remove(path)
     _lock_of(path).unlink(missing_ok=True)
 

@@ -64,11 +64,11 @@ class RemoteClient:
         self._place: _KnownInterface | None = None
 
     def check(self) -> None:
-        """Raises SetupError for a secret that is not there."""
+        """Raise SetupError for a secret that is not there."""
         self._headers(References(self._folder, self._name))
 
     async def knows_messages(self) -> bool:
-        """Whether a message that is sent again finds its task. Raises RemoteRefused, RemoteAgentUnreachable."""
+        """Return whether a message that is sent again finds its task. Raises RemoteRefused, RemoteAgentUnreachable."""
         if self._spec.idempotent is not None:
             return self._spec.idempotent
         return (await self._find()).knows_messages
@@ -213,7 +213,7 @@ class A2ATasks:
         self._client = client
 
     async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
-        """Sends a message. Raises CallInterrupted when nobody knows whether it has arrived."""
+        """Send a message. Raises CallInterrupted when nobody knows whether it has arrived."""
         parts = await message_of(ctx, message.text, message.data, message.images)
         said = {"messageId": message.id, **message.task, **parts}
         if ctx.deliveries > 1 and not await self._knows_messages():
@@ -229,7 +229,7 @@ class A2ATasks:
             return {"lost": str(error)}
 
     async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
-        """Asks for a task; the protocol has no cursor."""
+        """Ask for a task; the protocol has no cursor."""
         return await self._asked("GetTask", {"id": task, "historyLength": 0}, ctx)
 
     async def cancel(self, ctx: ToolContext, task: str) -> dict[str, Any]:

@@ -51,13 +51,13 @@ class Member:
         )
 
     def check(self) -> None:
-        """Raises SetupError for what is not there."""
+        """Raise SetupError for what is not there."""
         if not self._workspace.is_dir():
             raise SetupError(f"{self._spec.name}: workspace: there is no folder {self._workspace}")
         self._launch()
 
     async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
-        """Takes a message: a task, or a person's word to the task that waits for it. Raises CallInterrupted."""
+        """Take a message: a task, or a person's word to the task that waits for it. Raises CallInterrupted."""
         work = self._work(message.task_id or message.id)
         if work is None:
             if message.task_id or not self._store.is_mine():
@@ -74,7 +74,7 @@ class Member:
         return self._told(work)
 
     async def look(self, _: ToolContext, task: str, after: str) -> dict[str, Any]:
-        """What has become of a task, and what was done of it `after` a cursor. Raises CallInterrupted."""
+        """Return what has become of a task, and what was done of it `after` a cursor. Raises CallInterrupted."""
         work = self._work(task)
         if work is None:
             return self._elsewhere()
@@ -161,7 +161,7 @@ class Member:
         return self._works[task]
 
     def _launch(self) -> Launch:
-        """Raises SetupError."""
+        """Raise SetupError."""
         program, references = self._program, References(self._folder, self._spec.name)
         environment = {
             name: references.resolve(f"environment.{name}", text)

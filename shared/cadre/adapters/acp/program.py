@@ -102,7 +102,7 @@ class Program:
         self._about: Any = None
 
     async def introduce(self) -> None:
-        """Raises ProgramDied, ProgramRefused."""
+        """Raise ProgramDied, ProgramRefused."""
         self._about = await self._ask(
             self._connection.initialize(
                 protocol_version=acp.PROTOCOL_VERSION,
@@ -117,7 +117,7 @@ class Program:
 
     @property
     def reopens(self) -> Literal["", "load", "resume"]:
-        """How it opens a session again."""
+        """Return how it opens a session again."""
         able = self._about.agent_capabilities
         if able is None:
             return ""
@@ -128,7 +128,7 @@ class Program:
 
     @property
     def sees_images(self) -> bool:
-        """Whether a prompt may hold images; else it gets links to them, as to other files."""
+        """Return whether a prompt may hold images; else it gets links to them, as to other files."""
         able = self._about.agent_capabilities
         return able is not None and able.prompt_capabilities is not None and able.prompt_capabilities.image
 
@@ -141,7 +141,7 @@ class Program:
     async def reopen(
         self, how: str, session: str, folder: str, servers: Sequence[tuple[str, Endpoint]]
     ) -> None:
-        """Opens a session of an earlier process. Raises ProgramDied, ProgramRefused."""
+        """Open a session of an earlier process. Raises ProgramDied, ProgramRefused."""
         verb = self._connection.resume_session if how == "resume" else self._connection.load_session
         self._ears.is_deaf = True
         try:
@@ -159,7 +159,7 @@ class Program:
         )
 
     async def cancel(self, session: str) -> None:
-        """Tells it to stop. Raises ProgramDied."""
+        """Tell it to stop. Raises ProgramDied."""
         await self._ask(self._connection.cancel(session_id=session))
 
     def _block(self, block: Json) -> Any:
@@ -216,7 +216,7 @@ class Program:
 async def open_program(
     command: Sequence[str], environment: dict[str, str], folder: Path, client: ProgramListener
 ) -> AsyncIterator[Program]:
-    """Starts the program, which ends with the block, with this process, or when it is killed. Raises OSError,
+    """Start the program, which ends with the block, with this process, or when it is killed. Raises OSError,
     ProgramDied, ProgramRefused."""
     tie = [sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())]
     process = await asyncio.create_subprocess_exec(
@@ -264,7 +264,7 @@ async def _watch(process: asyncio.subprocess.Process) -> Sequence[str]:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Ends the process and what it has started: by the end of its input, then by signals."""
+    """End the process and what it has started: by the end of its input, then by signals."""
     if process.stdin is not None:
         process.stdin.close()
     with contextlib.suppress(TimeoutError):

@@ -24,7 +24,7 @@ class Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
     arguments: dict[str, Any] = {}
 
     def is_like(self, other: "Asked") -> bool:
-        """Whether it is about the same thing, in another process perhaps."""
+        """Return whether it is about the same thing, in another process perhaps."""
         return (self.tool, self.arguments) == (other.tool, other.arguments)
 
 
@@ -75,7 +75,7 @@ class TaskStore:
         self._lock: int | None = None
 
     def is_mine(self) -> bool:
-        """Whether this process has the folder, or could take it."""
+        """Return whether this process has the folder, or could take it."""
         if self._lock is not None:
             return True
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ class TaskStore:
             return None
 
     def write(self, record: TaskRecord) -> None:
-        """Returns once it is on the disk."""
+        """Return once it is on the disk."""
         place = self._place(record.task)
         fresh = place.with_suffix(".new")
         with fresh.open("wb") as file:

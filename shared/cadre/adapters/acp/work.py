@@ -96,7 +96,7 @@ class ProgramTask:
             self._driving = asyncio.create_task(self._drive(), name=f"{self._terms.name} {record.task}")
 
     async def cancel(self) -> None:
-        """Ends the task: the program is told, and killed when it does not obey."""
+        """End the task: the program is told, and killed when it does not obey."""
         self._is_cancelled = True
         for waiting, _ in self._waiting.values():
             if not waiting.done():
@@ -152,7 +152,7 @@ class ProgramTask:
             self._program = None
 
     async def _once(self) -> None:
-        """Starts the program and has it work until it stops."""
+        """Start the program and has it work until it stops."""
         record, launch = self.record, self._terms.launch()
         client = ProgramListener(self.activity.take, self._permit)
         try:
@@ -335,7 +335,7 @@ class Activity:
         self._has_acted = True
 
     def take(self, update: Json) -> None:
-        """Takes one `session/update`."""
+        """Take one `session/update`."""
         match update.get("sessionUpdate"):
             case "agent_message_chunk" | "agent_thought_chunk" as kind:
                 self._chunk(_CHUNKS[kind], update)

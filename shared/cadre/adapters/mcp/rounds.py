@@ -91,7 +91,7 @@ class Rounds:
             raise CallInterrupted(f"task {call.task} of the server: {error}") from error
 
     async def give_up(self, call: CallSoFar) -> None:
-        """Tells the server that nobody awaits the call any more. Raises McpToolError."""
+        """Tell the server that nobody awaits the call any more. Raises McpToolError."""
         if call.task:
             await self._request(lambda session: session.cancel_task(call.task), may_repeat=True)
 

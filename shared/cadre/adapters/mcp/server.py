@@ -79,7 +79,7 @@ class McpServer:
         self._wanted = asyncio.Event()
 
     async def list_tools(self) -> list[McpTool]:
-        """Connects, lists the tools and ends the session again. Raises SetupError."""
+        """Connect, list the tools and end the session again. Raises SetupError."""
         try:
             await self._once(None)
         except BaseExceptionGroup as group:
@@ -89,7 +89,7 @@ class McpServer:
         return self.tools
 
     async def serve(self, renewed: Callable[[], Awaitable[None]]) -> None:
-        """Keeps the server connected until `stop`; `renewed` is awaited whenever its tools have changed."""
+        """Keep the server connected until `stop`; `renewed` is awaited whenever its tools have changed."""
         tries = 0
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -110,7 +110,7 @@ class McpServer:
                 await _wait_for_any(self._stopping, self._wanted, seconds=pause - urgent)
 
     def stop(self) -> None:
-        """Ends the session, and with it a server that was started here."""
+        """End the session, and with it a server that was started here."""
         self._stopping.set()
 
     async def _once(self, renewed: Callable[[], Awaitable[None]] | None) -> None:
@@ -202,7 +202,7 @@ class McpServer:
         return value_of(result)
 
     async def read(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Reads a resource. Raises McpToolError."""
+        """Read a resource. Raises McpToolError."""
         result = await self._request(tool, context, lambda session: session.read(arguments["uri"]))
         return one_or_all([resource_value(resource) for resource in result.contents])
 
@@ -435,7 +435,7 @@ def _tool(spec: ServerSpec, listed: ListedTool, caller: Caller) -> McpTool:
 
 
 def _options(section: CadreSection, own: OneTool, listed: ListedTool) -> ToolOptions:
-    """What the file says of the tool, of the server, then what a trusted server says."""
+    """Return what the file says of the tool, of the server, then what a trusted server says."""
     options: ToolOptions = {}
     hints = listed.annotations if section.trust else None
     if hints is not None:

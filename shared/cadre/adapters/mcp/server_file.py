@@ -123,16 +123,16 @@ class ServerSpec(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names of its tools begin with."""
+        """Return what the names of its tools begin with."""
         return f"{self.name}_" if self.entry.cadre.prefix is None else self.entry.cadre.prefix
 
     def allows(self, tool: str) -> bool:
-        """Whether the tool of this name at the server is offered."""
+        """Return whether the tool of this name at the server is offered."""
         return any(fnmatchcase(tool, pattern) for pattern in self.entry.cadre.allow)
 
     def endpoint(self) -> Endpoint:
-        """Where the server is now: variables and secret files are read anew each time. A header that needs what only a
-        run has is left out.
+        """Return where the server is now: variables and secret files are read anew each time. A header that needs what
+        only a run has is left out.
 
         Raises SetupError, also for a command that is not there.
         """
@@ -192,7 +192,7 @@ class ServerSpec(NamedTuple):
 
 
 def is_server_file(entry: str) -> bool:
-    """Whether an entry of a team, or an argument of `cadre tools`, is a file of MCP servers by its name."""
+    """Return whether an entry of a team, or an argument of `cadre tools`, is a file of MCP servers by its name."""
     return entry.endswith(SUFFIXES)
 
 
@@ -234,7 +234,7 @@ def _of_file(file: Path) -> list[ServerSpec]:
 
 
 def _needs_run(header: str) -> bool:
-    """Whether it has no meaning without a run."""
+    """Return whether it has no meaning without a run."""
     return any(":-" not in reference for reference in _OF_RUN.findall(header))
 
 

@@ -220,7 +220,7 @@ class McpSession:
         return await self._about("tasks/get", task, ServersTask)
 
     async def update_task(self, task: str, answers: dict[str, Any]) -> None:
-        """Tells the task what people have said. Raises SessionLost, Refused."""
+        """Tell the task what people have said. Raises SessionLost, Refused."""
         await self._about("tasks/update", task, mcp_types.Result, answers)
 
     async def cancel_task(self, task: str) -> None:
@@ -235,7 +235,7 @@ class McpSession:
             return await self._client.session.send_request(request, answer)
 
     async def read(self, uri: str) -> mcp_types.ReadResourceResult:
-        """Reads a resource. Raises SessionLost, NotSent, Refused."""
+        """Read a resource. Raises SessionLost, NotSent, Refused."""
         with self._errors():
             return await self._client.read_resource(uri)
 
@@ -517,7 +517,7 @@ class Outgoing:
         return await self._stream.__aexit__(*error)
 
     async def send(self, message: SessionMessage) -> None:
-        """Sends the message as it is to arrive."""
+        """Send the message as it is to arrive."""
         _declare_what_is_done(message)
         headers, told = _of_run.get({}), message.metadata
         if headers and not isinstance(told, ClientMessageMetadata):
@@ -555,7 +555,7 @@ class VersionProbe:
         self._answer: object = None
 
     def sent(self, message: SessionMessage) -> None:
-        """Takes note of a message to the server."""
+        """Take note of a message to the server."""
         request = message.message
         if not isinstance(request, mcp_types.JSONRPCRequest):
             return
@@ -565,7 +565,7 @@ class VersionProbe:
             self._was_given_up = bool(self._asked)
 
     def received(self, item: object) -> None:
-        """Takes note of what has come from the server."""
+        """Take note of what has come from the server."""
         message = getattr(item, "message", None)
         if (
             isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)

@@ -123,7 +123,7 @@ class ModelAnswer:
 
     @property
     def characters(self) -> int:
-        """How long it is so far, calls included."""
+        """Return how long it is so far, calls included."""
         return self._chars + self._kept.characters
 
     def expect_thought(self) -> None:
@@ -131,7 +131,7 @@ class ModelAnswer:
         self._text.is_opened = True
 
     def cut(self) -> None:
-        """Ends it here, as an endpoint does at its limit of tokens."""
+        """End it here, as an endpoint does at its limit of tokens."""
         self._finish = "length"
 
     def end(self) -> None:
@@ -140,12 +140,12 @@ class ModelAnswer:
 
     @property
     def is_over(self) -> bool:
-        """Whether it goes on behind what was asked for, in words or in blanks: no more of it is wanted."""
+        """Return whether it goes on behind what was asked for, in words or in blanks: no more of it is wanted."""
         return self._blank_end or (self._text.is_over and not self._calls)
 
     @property
     def begun(self) -> bool:
-        """Whether some of it has come."""
+        """Return whether some of it has come."""
         return self._first is not None
 
     @property
@@ -154,7 +154,7 @@ class ModelAnswer:
         return bool(self._finish)
 
     async def done(self) -> ModelReply:
-        """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
+        """Return the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if self._first is None:
             raise MalformedAnswer("it holds no choice", is_foreign=True)
         for piece in self._others if self._text.is_empty else ():
@@ -225,7 +225,7 @@ class ModelAnswer:
         return next((calls for calls in found if calls), [])
 
     async def _is_whole_json(self) -> bool:
-        """Whether its calls, or else its text, are JSON to the end."""
+        """Return whether its calls, or else its text, are JSON to the end."""
         texts = [call.arguments for call in self._assembled()] or [await self._text.finish()]
         try:
             for text in texts:
@@ -250,7 +250,7 @@ class ModelAnswer:
         return only or ("", "")
 
     async def _pass_answer(self) -> None:
-        """Passes on what has come of the one call of `final_answer`, whose arguments are whole at the end only."""
+        """Pass on what has come of the one call of `final_answer`, whose arguments are whole at the end only."""
         name, arguments = self._only_call()
         if name != FINAL_ANSWER:
             return

@@ -49,7 +49,7 @@ class AnswerText:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to pass something on."""
+        """Return whether it is time to pass something on."""
         return self._clock() - self._passed_at >= MIN_PAUSE_SECONDS
 
     def mark(self) -> None:
@@ -72,7 +72,7 @@ class AnswerText:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of it has come."""
+        """Return whether nothing of it has come."""
         return not self._text and not any(self._pieces)
 
     def behind(self, text: str) -> str:

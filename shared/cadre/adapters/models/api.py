@@ -25,7 +25,7 @@ def answer_of(
     block: tuple[str, str] | None = None,
     names: Collection[str] = (),
 ) -> ModelAnswer | ResponsesAnswer:
-    """Collects what the model's API sends for one request.
+    """Collect what the model's API sends for one request.
 
     Args:
         block: the tags around the code that is asked for.

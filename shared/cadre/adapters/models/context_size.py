@@ -32,5 +32,5 @@ def context_of(models: Any, name: str) -> int | None:
 
 
 def is_unnamed(model: ModelSpec) -> bool:
-    """Whether the spec leaves the size open: it has the default."""
+    """Return whether the spec leaves the size open: it has the default."""
     return model.context == ModelSpec().context

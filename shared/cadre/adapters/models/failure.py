@@ -164,7 +164,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def passes(self) -> bool:
-        """Whether the same request may be answered later."""
+        """Return whether the same request may be answered later."""
         if self.exhausted or self.too_long or self.filtered or _WRONG_REQUEST.search(self.text):
             return False
         if self.status == 400 and self._has_code(_THROTTLED_CODES):
@@ -182,7 +182,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def filtered(self) -> bool:
-        """Whether the endpoint's content filter refused the request."""
+        """Return whether the endpoint's content filter refused the request."""
         if not 400 <= self.status < 500 or self.status in (401, 402, 404, 408, 429):
             return False
         return self._has_code(_FILTER_CODES) or _FILTER_WORDS.search(self.text) is not None
@@ -194,7 +194,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def too_long(self) -> bool:
-        """Whether it says that request and answer together take more than the model's context."""
+        """Return whether it says that request and answer together take more than the model's context."""
         return is_too_long(self.status, self.codes, self.text)
 
     @property
@@ -240,13 +240,13 @@ def _status_in_words(error: SentError) -> int:
 
 
 def unavailable(line: str, refusal: Refusal) -> ModelUnavailable:
-    """Makes the error for a refusal that may pass."""
+    """Make the error for a refusal that may pass."""
     limited = refusal.status == 429
     return ModelUnavailable(line, status=refusal.status, retry_after=refusal.wait, rate_limited=limited)
 
 
 def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str, Any]) -> ModelError:
-    """Makes the error for an HTTP status that says failure. `sent` is the request's body."""
+    """Make the error for an HTTP status that says failure. `sent` is the request's body."""
     status, wait = refusal.status, refusal.wait
     message = " ".join(refusal.text.split())[:MAX_SHOWN_CHARS]
     line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {message}" if message else "")
@@ -309,7 +309,9 @@ def may_refuse(name: str, refusal: Refusal) -> bool:
 
 
 def complains_of(name: str, refusal: Refusal) -> bool:
-    """Whether the endpoint refuses that parameter of the request, by this name or by that of the Responses API."""
+    """Return whether the endpoint refuses that parameter of the request, by this name or by that of the Responses
+    API.
+    """
     if refusal.status not in (400, 422):
         return False
     return any(_names(one, refusal) for one in (name, _IN_RESPONSES.get(name)) if one)
@@ -367,14 +369,14 @@ def _moment(value: str) -> float | None:
 
 
 def failed_connection(url: str, cause: str) -> ModelUnavailable:
-    """Makes the error for an endpoint that cannot be reached; `cause` says why."""
+    """Make the error for an endpoint that cannot be reached; `cause` says why."""
     return ModelUnavailable(
         f"cannot reach the model endpoint {shown_url(url)}: {cause}; start it or set CADRE_MODEL_URL"
     )
 
 
 def failed_silence(url: str, seconds: float) -> ModelUnavailable:
-    """Makes the error for an endpoint that sent nothing for its timeout, in seconds."""
+    """Make the error for an endpoint that sent nothing for its timeout, in seconds."""
     return ModelUnavailable(
         f"the model endpoint {shown_url(url)} sent nothing for {seconds:g} s; model.timeout sets how long"
     )
@@ -433,7 +435,7 @@ def refused_call(refusal: Refusal, names: Collection[str]) -> ModelReply:
 
 
 def failed_answer(url: str, what: str) -> ModelUnavailable:
-    """Makes the error for an answer that cannot be used."""
+    """Make the error for an answer that cannot be used."""
     return ModelUnavailable(f"the answer of the model endpoint {shown_url(url)} {what}")
 
 

@@ -32,27 +32,27 @@ class ModelChain:
         return self._slots.waiting
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """Makes one call, without retries, to the model that the request is for; the last one where there are fewer.
+        """Make one call, without retries, to the model that the request is for; the last one where there are fewer.
 
         Raises ModelUnavailable, ModelRefused.
         """
         return await self.complete_in_turn(request, on_text, unconfirmed)
 
     async def complete_in_turn(self, request: ModelRequest, on_text: OnText, confirm: Confirm) -> ModelReply:
-        """Does as `complete`, and awaits `confirm` once `model.parallel` has let the request through."""
+        """Do as `complete`, and awaits `confirm` once `model.parallel` has let the request through."""
         chosen = min(request.fallback, len(self._models) - 1)
         request = as_seen(request, self._specs[chosen])
         return await self._models[chosen].complete(request, on_text, confirm)
 
     async def load(self) -> None:
-        """Loads the client library, so that the first call need not wait for it."""
+        """Load the client library, so that the first call need not wait for it."""
         await self._models[0].load()
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         for model in self._models:
             await model.close()
 
     def missing(self) -> str | None:
-        """Says what the settings lack for calls of any of the models; None when nothing."""
+        """Say what the settings lack for calls of any of the models; None when nothing."""
         return next((lack for model in self._models if (lack := model.missing()) is not None), None)

@@ -69,7 +69,7 @@ class OpenAIClient:
 
     @asynccontextmanager
     async def client_for_request(self) -> AsyncIterator[openai.AsyncOpenAI]:
-        """Yields the client for one request. Raises EndpointRefused, EndpointLost; ModelRefused for a key that cannot
+        """Yield the client for one request. Raises EndpointRefused, EndpointLost; ModelRefused for a key that cannot
         be one."""
         client = await self._opened()
         import httpx2
@@ -86,16 +86,16 @@ class OpenAIClient:
             raise self._lost(error) from None
 
     def redacted(self, text: str) -> str:
-        """Returns the text without the key, which some servers repeat."""
+        """Return the text without the key, which some servers repeat."""
         key = read_secret(self._key_env).strip()
         return text.replace(key, "***") if key else text
 
     async def load(self) -> None:
-        """Opens the client now, so that the first request need not wait for it. Raises ModelRefused."""
+        """Open the client now, so that the first request need not wait for it. Raises ModelRefused."""
         await self._opened()
 
     async def close(self) -> None:
-        """Closes the connections; the next request opens them anew."""
+        """Close the connections; the next request opens them anew."""
         if self._client is not None:
             await self._client.close()
             self._client = None

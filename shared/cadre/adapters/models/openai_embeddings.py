@@ -28,7 +28,7 @@ class OpenAIEmbeddings:
         )
 
     async def embed(self, texts: list[str]) -> list[list[float]]:
-        """Returns a vector for each text. Raises ModelUnavailable (ask again later), ModelRefused (these texts, or the
+        """Return a vector for each text. Raises ModelUnavailable (ask again later), ModelRefused (these texts, or the
         key, or the model's name)."""
         body: dict[str, Any] = {"model": self._name, "input": texts}
         if self._dim:
@@ -51,11 +51,11 @@ class OpenAIEmbeddings:
 
     @property
     def shown(self) -> str:
-        """What the endpoint is called in an error's text."""
+        """Return what the endpoint is called in an error's text."""
         return f"the embeddings endpoint {shown_url(self._url)}"
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._endpoint.close()
 
     def _checked(self, vectors: list[list[float]], texts: list[str]) -> list[list[float]]:

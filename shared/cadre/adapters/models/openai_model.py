@@ -83,7 +83,7 @@ _TOKEN_CHARACTERS = 16
 
 
 async def unconfirmed() -> None:
-    """Lets a request be sent as it is."""
+    """Let a request be sent as it is."""
 
 
 class OpenAIModel:
@@ -128,7 +128,7 @@ class OpenAIModel:
         )
 
     async def _follow(self) -> None:
-        """Turns to the endpoint of the moment; while there is none it may come back where it was."""
+        """Turn to the endpoint of the moment; while there is none it may come back where it was."""
         settings = self._settings_now() if self._settings_now is not None else self._settings
         if settings.url and settings != self._settings:
             left = self._endpoint
@@ -138,7 +138,7 @@ class OpenAIModel:
     async def complete(
         self, request: ModelRequest, on_text: OnText, confirm: Confirm = unconfirmed
     ) -> ModelReply:
-        """Makes one call, without retries; cancelling it closes the connection. Awaits `confirm` before it sends.
+        """Make one call, without retries; cancelling it closes the connection. Awaits `confirm` before it sends.
 
         Raises ModelUnavailable, ModelRefused.
         """
@@ -191,7 +191,7 @@ class OpenAIModel:
         return msgspec.structs.replace(reply, context=self._listed_context, endpoint=of, learned=learned)
 
     async def load(self) -> None:
-        """Loads the client library, in a thread, and asks what context the model has, where the spec does not say it.
+        """Load the client library, in a thread, and asks what context the model has, where the spec does not say it.
 
         The first call says what is wrong with the endpoint or its key.
         """
@@ -204,7 +204,7 @@ class OpenAIModel:
                     self._listed_context = self._limits.context = context_of(listed, self._name)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._endpoint.close()
 
     def _is_named_to_think(self) -> bool:
@@ -220,7 +220,7 @@ class OpenAIModel:
         return msgspec.structs.replace(reply, items=[{**message, "content": reply.content}, *rest])
 
     def missing(self) -> str | None:
-        """Says what the settings lack for a call, and what to do; None when nothing."""
+        """Say what the settings lack for a call, and what to do; None when nothing."""
         if not self._url:
             return "no model endpoint: set CADRE_MODEL_URL or model.url in the agent's spec"
         if not self._url.startswith(("http://", "https://")):
@@ -260,7 +260,7 @@ class OpenAIModel:
             self._limits.profile = learned.profile
 
     async def _ask(self, request: ModelRequest, body: dict[str, Any], answer: Answer) -> None:
-        """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
+        """Send the request and add what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
         taught = 0
         while True:
             try:
@@ -386,7 +386,9 @@ class OpenAIModel:
                 return
 
     def _most_characters(self) -> int:
-        """What no answer within its limit of tokens is longer than: some endpoints take no limit, or pass it over."""
+        """Return what no answer within its limit of tokens is longer than: some endpoints take no limit, or pass it
+        over.
+        """
         given = [value for name in TOKEN_LIMITS if isinstance(value := self._spec.extra_body.get(name), int)]
         return _TOKEN_CHARACTERS * max(ANSWER, answer_tokens(self._spec), *given)
 

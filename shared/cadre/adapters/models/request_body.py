@@ -98,7 +98,7 @@ def raw_body(spec: ModelSpec, request: ModelRequest, name: str, limits: Endpoint
 
 
 def sent_body(spec: ModelSpec, body: dict[str, Any]) -> dict[str, Any]:
-    """What is posted for such a body: in the terms of the model's API, with what its spec adds."""
+    """Return what is posted for such a body: in the terms of the model's API, with what its spec adds."""
     return {**(responses_body(body) if spec.api == "responses" else body), **spec.extra_body}
 
 

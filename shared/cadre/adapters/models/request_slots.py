@@ -32,7 +32,7 @@ class RequestSlots:
 
     @asynccontextmanager
     async def slot(self, url: str, name: str, parallel: int | None) -> AsyncIterator[None]:
-        """Waits for one of the model's `parallel` slots and holds it; None is no bound. Who asks first for a model
+        """Wait for one of the model's `parallel` slots and hold it; None is no bound. Who asks first for a model
         sets their number in its process."""
         if parallel is None:
             yield

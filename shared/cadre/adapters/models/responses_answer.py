@@ -35,7 +35,7 @@ class ResponsesAnswer:
 
     @property
     def characters(self) -> int:
-        """How long it is so far, calls included."""
+        """Return how long it is so far, calls included."""
         return self._answer.characters
 
     def expect_thought(self) -> None:
@@ -43,7 +43,7 @@ class ResponsesAnswer:
         self._answer.expect_thought()
 
     def cut(self) -> None:
-        """Ends it here, as an endpoint does at its limit of tokens."""
+        """End it here, as an endpoint does at its limit of tokens."""
         self._answer.cut()
 
     def end(self) -> None:
@@ -56,7 +56,7 @@ class ResponsesAnswer:
 
     @property
     def is_over(self) -> bool:
-        """Whether its text goes on behind what was asked for: no more of it is wanted."""
+        """Return whether its text goes on behind what was asked for: no more of it is wanted."""
         return self._answer.is_over
 
     @property
@@ -66,11 +66,11 @@ class ResponsesAnswer:
 
     @property
     def begun(self) -> bool:
-        """Whether some of it has come."""
+        """Return whether some of it has come."""
         return self._answer.begun or bool(self._items)
 
     async def add(self, sent: Any) -> None:
-        """Takes an event, or a whole response. Raises MalformedAnswer, FailedAnswer."""
+        """Take an event, or a whole response. Raises MalformedAnswer, FailedAnswer."""
         if (error := error_in(sent)) is not None:
             raise FailedAnswer(error)
         if not isinstance(sent, dict):
@@ -81,7 +81,7 @@ class ResponsesAnswer:
             raise MalformedAnswer(f"{type(error).__name__}: {error}") from error
 
     async def done(self) -> ModelReply:
-        """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
+        """Return the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if not self.begun:
             raise MalformedAnswer("it holds no response", is_foreign=True)
         reply = await self._answer.done()

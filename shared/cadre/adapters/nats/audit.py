@@ -27,7 +27,7 @@ class NatsAudit:
         self._topology = topology
 
     async def append(self, entry: AuditEntry) -> None:
-        """Stores an entry; when it returns, the entry stays."""
+        """Store an entry; when it returns, the entry stays."""
         subject = self._topology.subject(Subject.AUDIT, action=entry.action.replace(".", "-"))
         await jetstream.append(self._nc, subject, encode(entry))
 

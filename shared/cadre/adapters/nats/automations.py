@@ -40,21 +40,21 @@ class NatsDefinitions(Generic[D]):
         self._stream = topology.automation_stream
 
     async def read(self, name: str) -> tuple[D | None, int]:
-        """Returns the definition and its fence, never stale; None and 0 when there is none. Raises
+        """Return the definition and its fence, never stale; None and 0 when there is none. Raises
         UnreadableMessage."""
         return await self._value(name).read()
 
     async def write(self, name: str, value: D, fence: int) -> int:
-        """Replaces the definition at `fence` (0: there is none); returns the new fence. Raises Fenced."""
+        """Replace the definition at `fence` (0: there is none); returns the new fence. Raises Fenced."""
         return await self._value(name).write(value, fence)
 
     async def remove(self, name: str) -> bool:
-        """Removes the definition; returns whether there was one. Whoever has read it before can replace it no more."""
+        """Remove the definition; returns whether there was one. Whoever has read it before can replace it no more."""
         subject = self._topology.definition(self._kind, name)
         return await jetstream.purge(self._nc, self._stream, subject) > 0
 
     async def all(self) -> list[D | UnreadableMessage]:
-        """Returns all definitions, by name; in the place of one that this version cannot read, why."""
+        """Return all definitions, by name; in the place of one that this version cannot read, why."""
         found: dict[str, D | UnreadableMessage] = {}
         async for held in jetstream.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
             try:
@@ -64,7 +64,7 @@ class NatsDefinitions(Generic[D]):
         return [found[subject] for subject in sorted(found)]
 
     async def has_any(self) -> bool:
-        """Whether there is any definition."""
+        """Return whether there is any definition."""
         async for _ in jetstream.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
             return True
         return False
@@ -126,5 +126,5 @@ class NatsAlarms:
         await jetstream.append(self._nc, self._topology.due(schedule), body, headers=headers)
 
     async def clear(self, schedule: str) -> None:
-        """Takes the alarm of a schedule that is gone. Raises RetryableError."""
+        """Take the alarm of a schedule that is gone. Raises RetryableError."""
         await jetstream.purge(self._nc, self._topology.automation_stream, self._topology.tick(schedule))

@@ -74,7 +74,7 @@ class NatsBlobs:
         return data
 
     async def remove(self, ref: str, unless_put_since: float | None = None) -> bool:
-        """Removes a blob unless it was put at or after that time (Unix seconds); returns whether it is gone now.
+        """Remove a blob unless it was put at or after that time (Unix seconds); returns whether it is gone now.
 
         Raises RetryableError: a removal cut short is ended by the next one.
         """
@@ -106,7 +106,7 @@ class NatsBlobs:
             return await self._objects.replace(name, found.seq, fields)
 
     async def sweep(self) -> int:
-        """Removes the chunks in the bucket that no entry names and that are not young; returns of how many objects.
+        """Remove the chunks in the bucket that no entry names and that are not young; returns of how many objects.
         Raises RetryableError."""
         return await sweep(self._nc, self._objects, self._clock.now() - YOUNG_SECONDS)
 
@@ -116,13 +116,13 @@ class NatsBlobs:
         return await self._objects.has_content(found)
 
     async def _make_young(self, name: str, found: ObjectEntry) -> None:
-        """Writes the entry anew when it is old. Raises Fenced."""
+        """Write the entry anew when it is old. Raises Fenced."""
         if self._clock.now() - found.at >= _TOUCH_AFTER_SECONDS:
             await self._objects.replace(name, found.seq, found.fields)
 
 
 def refs_in(data: bytes) -> set[str]:
-    """Returns each `blob:<sha256>` that stands anywhere in the bytes."""
+    """Return each `blob:<sha256>` that stands anywhere in the bytes."""
     return {match.decode() for match in _REF.findall(data)}
 
 

@@ -73,7 +73,7 @@ class NatsBus:
         raise BusUnavailable("starting a run", "others start it too")
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
-        """Stores a message where its receiver finds it. `to` names the agent whose inbox it is for; Task, ToolCall and
+        """Store a message where its receiver finds it. `to` names the agent whose inbox it is for; Task, ToolCall and
         CodeCall know their receiver themselves."""
         match message:
             case ToolCall():
@@ -135,13 +135,13 @@ class NatsBus:
         )
 
     async def find(self, tree: str, seq: int) -> FoundMessage | None:
-        """Returns what was sent about the tree and lies at this sequence of its stream, if it does."""
+        """Return what was sent about the tree and lies at this sequence of its stream, if it does."""
         # The leader: a replica that lags would say that nothing came before.
         found = await jetstream.read(self._nc, self._topology.stream_of(tree), seq)
         return FoundMessage(Topology.address(found[0].subject), found[0].data) if found is not None else None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
-        """Stores a record once more, in the queue of another revision of its agent."""
+        """Store a record once more, in the queue of another revision of its agent."""
         address = delivery.address
         receiver = slot_receiver(address.receiver, slot)
         subject = self._topology.inbox(receiver, address.sender, address.tree, address.leaf)
@@ -174,7 +174,7 @@ class NatsBus:
         await self._publish(subject(tree, piece.run), encode(piece))
 
     async def interrupt(self, tree: str, run: str) -> None:
-        """Tells the processes at work on a run or call to stop; it may be lost."""
+        """Tell the processes at work on a run or call to stop; it may be lost."""
         await self._publish(self._topology.interrupt(tree), run.encode())
 
     async def _publish(self, subject: str, data: bytes) -> None:
@@ -186,7 +186,7 @@ class NatsBus:
 
 
 async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:
-    """Calls `heard` with each hint, as long as the connection lives: the id of a run or call that is to stop early, or
+    """Call `heard` with each hint, as long as the connection lives: the id of a run or call that is to stop early, or
     where a cancellation lies. It saves time and money, and is never the only word of a cancellation."""
 
     async def on_message(message: Msg) -> None:

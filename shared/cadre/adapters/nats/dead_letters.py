@@ -55,17 +55,17 @@ class NatsDeadLetters:
         self._stream = topology.dead_stream
 
     async def newest(self, limit: int, before: int | None = None) -> list[DeadLetter]:
-        """Returns at most `limit` letters, newest first; with `before`, those that are older than that one."""
+        """Return at most `limit` letters, newest first; with `before`, those that are older than that one."""
         found = await jetstream.newest(self._nc, self._stream, limit, before)
         return list(await asyncio.gather(*map(self._whole, found)))
 
     async def read(self, letter: int) -> DeadLetter | None:
-        """Returns the letter with this id; None when there is none (any more)."""
+        """Return the letter with this id; None when there is none (any more)."""
         found = await jetstream.read(self._nc, self._stream, letter)
         return None if found is None else await self._whole(found[0])
 
     async def retry(self, letter: DeadLetter, message: StoredMessage) -> int:
-        """Publishes the letter's message once more, then removes the letter; returns the new sequence.
+        """Publish the letter's message once more, then removes the letter; returns the new sequence.
 
         The message goes without its id, since the deduplication window would take it for the first one; who starts runs
         by it finds that in another header.
@@ -82,7 +82,7 @@ class NatsDeadLetters:
         return seq
 
     async def drop(self, letter: DeadLetter) -> None:
-        """Removes the letter's message, then the letter."""
+        """Remove the letter's message, then the letter."""
         if letter.message is not None:
             await jetstream.delete(self._nc, letter.stream, letter.seq)
         await jetstream.delete(self._nc, self._stream, letter.id)

@@ -80,7 +80,7 @@ class NatsEffects:
         return True
 
     async def check_right(self, agent: str, tool: str) -> None:
-        """Raises NotPermitted when this process may not store the effects of calls that this agent makes of this tool.
+        """Raise NotPermitted when this process may not store the effects of calls that this agent makes of this tool.
         Stores nothing."""
         # No sequence is this high: the server refuses, after it has looked whether the user may publish at all.
         subject = self._topology.effect("_store", "_right", agent, tool)

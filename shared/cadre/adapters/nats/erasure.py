@@ -68,7 +68,7 @@ class NatsErasure:
         self._sessions = NatsSessions(nc, topology)
 
     async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None:
-        """Returns the last record of the tree's lifecycle and its sequence, never stale; None when there is none."""
+        """Return the last record of the tree's lifecycle and its sequence, never stale; None when there is none."""
         lifecycle, seq = await self._record(tree).read()
         return None if lifecycle is None else (seq, lifecycle)
 
@@ -85,7 +85,7 @@ class NatsErasure:
         return FencedValue(self._nc, stream, subject, Lifecycle, headers)
 
     async def forget_pushes(self, tree: str) -> None:
-        """Removes the addresses that are told of the tree's root as a task, and their credentials."""
+        """Remove the addresses that are told of the tree's root as a task, and their credentials."""
         subject = self._topology.definition(PUSHES, tree)
         await jetstream.purge(self._nc, self._topology.automation_stream, subject)
 
@@ -102,7 +102,7 @@ class NatsErasure:
             log.debug("session %s of %s has moved on", session, agent)
 
     async def belongings(self, tree: str, before: int) -> Belongings:
-        """Collects what belongs to the tree and is named in its messages below sequence `before`."""
+        """Collect what belongs to the tree and is named in its messages below sequence `before`."""
         found = Belongings(set(), set(), set(), set())
         exchange = re.compile(rb'"(?:message_id|task)":"(%s[0-9_]*-[0-9]+)"' % re.escape(tree.encode()))
         stream = self._topology.stream_of(tree)
@@ -121,7 +121,7 @@ class NatsErasure:
         return found
 
     async def make_room(self, tree: str) -> bool:
-        """Removes some of what was sent to the runs of an ended tree, for its journals have all of it; then entries of
+        """Remove some of what was sent to the runs of an ended tree, for its journals have all of it; then entries of
         its journals, but for the first and last of each and those that end a run, so that it still shows as ended.
         Returns False when nothing such is left. What names blobs stays, so that they are found."""
         stream, freed = self._topology.stream_of(tree), 0
@@ -157,13 +157,13 @@ class NatsErasure:
         await self._blobs.sweep()
 
     async def purge(self, tree: str, before: int) -> None:
-        """Removes the tree's messages below sequence `before`, the journals last."""
+        """Remove the tree's messages below sequence `before`, the journals last."""
         stream = self._topology.stream_of(tree)
         for subject in self._topology.subjects_of_tree(tree):
             await jetstream.purge(self._nc, stream, subject, before)
 
     async def drop_exchanges(self, tasks: Iterable[str]) -> None:
-        """Removes what was said to agents on this NATS server in these tasks, and what they have answered so far."""
+        """Remove what was said to agents on this NATS server in these tasks, and what they have answered so far."""
         stream, prefix = exchange_stream(self._topology.prefix), self._topology.prefix
         try:
             if await jetstream.stream_info(self._nc, stream) is None:
@@ -174,7 +174,7 @@ class NatsErasure:
             log.warning("prompts to agents on NATS stay for a week at most: %s", error)
 
     async def drop_letters(self, tree: str, messages: set[int]) -> None:
-        """Removes the dead letters that are about these messages of the tree."""
+        """Remove the dead letters that are about these messages of the tree."""
         stream = self._topology.stream_of(tree)
         for subject in self._topology.dead_subjects:
             if subject.split(".")[-2] != stream:
@@ -184,7 +184,7 @@ class NatsErasure:
                     await jetstream.delete(self._nc, self._topology.dead_stream, held.seq)
 
     async def has_task(self, tree: str) -> bool:
-        """Whether the task of the tree's root lies in an inbox: then an agent may still take it up."""
+        """Return whether the task of the tree's root lies in an inbox: then an agent may still take it up."""
         stream, subject = self._topology.stream_of(tree), self._topology.inbox_of_run(tree, tree)
         async for held in jetstream.messages(self._nc, stream, subject):
             if _is_task(held.data) or _spilled(held.data) is not None:
@@ -192,7 +192,7 @@ class NatsErasure:
         return False
 
     async def awaited(self, besides: str) -> set[str]:
-        """Returns the blobs named in messages that nobody has handled yet, so that no journal names them; those of the
+        """Return the blobs named in messages that nobody has handled yet, so that no journal names them; those of the
         tree `besides` do not count."""
         refs: set[str] = set()
         for shard in range(self._topology.shards):
@@ -209,7 +209,7 @@ class NatsErasure:
         return refs
 
     async def _held_in(self, ref: str) -> bytes:
-        """What was too large for its stream."""
+        """Return what was too large for its stream."""
         try:
             return await self._blobs.get(ref)
         except BlobMissing:

@@ -50,12 +50,14 @@ class NatsHandover:
         await server.start()
 
     async def forget(self, run: str) -> None:
-        """Listens for the run no more."""
+        """Listen for the run no more."""
         if (server := self._listening.pop(run, None)) is not None:
             await server.stop()
 
     async def offer(self, delivery: NatsDelivery, run: str) -> bool:
-        """Whether another process has taken the delivery over: then this one has nothing to do with it any more."""
+        """Return whether another process has taken the delivery over: then this one has nothing to do with it any
+        more.
+        """
         headers = {_ACK: delivery.reply, _SUBJECT: delivery.subject}
         for _ in range(_TRIES):
             try:

@@ -55,7 +55,7 @@ class NatsMemory:
         self._topology = topology
 
     async def search(self, asked: SearchRequest) -> Found:
-        """Finds the memories nearest to a text."""
+        """Find the memories nearest to a text."""
         return await self._ask(Found, "search", asked)
 
     async def list(self, asked: ListRequest) -> Listed:
@@ -63,11 +63,11 @@ class NatsMemory:
         return await self._ask(Listed, "list", asked)
 
     async def show(self, asked: ShowRequest) -> Listed:
-        """Returns the chunks of one memory, a page at a time."""
+        """Return the chunks of one memory, a page at a time."""
         return await self._ask(Listed, "show", asked)
 
     async def forget(self, asked: ForgetRequest) -> Receipt:
-        """Removes one memory or a selection, or counts what that would remove."""
+        """Remove one memory or a selection, or counts what that would remove."""
         return await self._ask(Receipt, "forget", asked, FORGET_SECONDS)
 
     async def export(self, asked: ListRequest) -> Listed:
@@ -75,7 +75,7 @@ class NatsMemory:
         return await self._ask(Listed, "export", asked)
 
     async def import_all(self, asked: ImportRequest) -> ImportedMemories:
-        """Keeps chunks of an export."""
+        """Keep chunks of an export."""
         return await self._ask(ImportedMemories, "import", asked)
 
     async def stats(self) -> Stats:
@@ -107,7 +107,7 @@ class MemoryServer:
     """Answers requests to the memory service in one process; replicas share them."""
 
     def __init__(self, nc: Client, topology: Topology, answers: dict[str, Answer]) -> None:
-        """Takes an answer for each of VERBS, which raises CadreError for what cannot be done."""
+        """Take an answer for each of VERBS, which raises CadreError for what cannot be done."""
         self._nc = nc
         self._answers = answers
         self._servers = [
@@ -115,13 +115,13 @@ class MemoryServer:
         ]
 
     async def start(self) -> None:
-        """Begins to answer; the server knows of it when this returns."""
+        """Begin to answer; the server knows of it when this returns."""
         for server in self._servers:
             await server.start()
         await settled(self._nc)
 
     async def drain(self, grace: float) -> None:
-        """Takes no more requests; those at work have `grace` seconds."""
+        """Take no more requests; those at work have `grace` seconds."""
         await asyncio.gather(*(server.drain(grace) for server in self._servers))
 
     async def _answer(self, message: Msg) -> bytes:

@@ -48,7 +48,7 @@ async def dead_letter_samples(nc: Client, topology: Topology) -> list[Sample]:
 
 
 async def store_samples(nc: Client, topology: Topology) -> list[Sample]:
-    """Measures the streams of a deployment and the account that they are in. Raises BusUnavailable."""
+    """Measure the streams of a deployment and the account that they are in. Raises BusUnavailable."""
     account = await jetstream.ask(nc, "asking how much room there is", "INFO")
     known = stream_names(topology)
     streams = await asyncio.gather(*(jetstream.stream_info(nc, name) for name in known))
@@ -73,6 +73,6 @@ async def _lags(nc: Client, stream: str) -> dict[str, int]:
 
 
 def _named(consumer: str) -> dict[str, str]:
-    """Returns the labels of a consumer: `agent-manager` is the queue `manager` of the kind `agent`."""
+    """Return the labels of a consumer: `agent-manager` is the queue `manager` of the kind `agent`."""
     kind, _, name = consumer.partition("-")
     return {names.QUEUE_KIND: kind, names.QUEUE_NAME: name or kind}

@@ -82,7 +82,7 @@ class NatsObjects:
     # --- reading
 
     async def read(self, name: str) -> ObjectEntry | None:
-        """Returns the entry as the stream's leader has it; None when there is none. Raises UnreadableMessage."""
+        """Return the entry as the stream's leader has it; None when there is none. Raises UnreadableMessage."""
         held = await jetstream.last(self._nc, self.stream, self.entry(name))
         if held is None:
             return None
@@ -92,7 +92,7 @@ class NatsObjects:
             raise UnreadableMessage(f"object {name} of {self._bucket}: {error}") from error
 
     async def get(self, name: str, digest: str | None = None) -> bytes | None:
-        """Returns the content with this SHA-256 (in base64), or with the one that its entry says; None when there is
+        """Return the content with this SHA-256 (in base64), or with the one that its entry says; None when there is
         none.
 
         Raises BusUnavailable when its parts are not all there in time, or UnreadableMessage.
@@ -123,7 +123,7 @@ class NatsObjects:
         return bool(there == (found.fields.get("chunks") or 0))
 
     async def _content(self, found: ObjectEntry) -> bytes:
-        """Returns as much of the content as there is."""
+        """Return as much of the content as there is."""
         data, after = bytearray(), 0
         while len(data) < found.size:
             query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": self.chunks(found.nuid)}
@@ -139,7 +139,7 @@ class NatsObjects:
     # --- writing
 
     async def stage(self, name: str, data: bytes) -> dict[str, Any]:
-        """Stores the content; returns the fields of its entry, for `commit`."""
+        """Store the content; returns the fields of its entry, for `commit`."""
         nuid = uuid4().hex
         try:
             chunks = await self._send(self.chunks(nuid), data)
@@ -159,7 +159,7 @@ class NatsObjects:
         }
 
     async def commit(self, staged: dict[str, Any], instead_of: ObjectEntry | None) -> None:
-        """Makes the object what was staged, and removes the content that it had.
+        """Make the object what was staged, and removes the content that it had.
 
         Raises Fenced when its entry is another one than `instead_of` by now: nothing has changed, and what was staged
         may be committed again or taken back. After OutcomeUnknown do neither: the object may become what was staged.
@@ -175,13 +175,13 @@ class NatsObjects:
             await self.take_back(instead_of.nuid)
 
     async def replace(self, name: str, seq: int, fields: dict[str, Any]) -> int:
-        """Writes an entry in the place of the one at `seq` (0: there is none); returns its sequence. Raises Fenced when
+        """Write an entry in the place of the one at `seq` (0: there is none); returns its sequence. Raises Fenced when
         there is another."""
         data, headers = msgspec.json.encode(fields), {jetstream.ROLLUP: "sub"}
         return await jetstream.append(self._nc, self.entry(name), data, expect=seq, headers=headers)
 
     async def take_back(self, nuid: str) -> None:
-        """Removes chunks that no entry names (any more). A user that may not remove writes an empty message over them;
+        """Remove chunks that no entry names (any more). A user that may not remove writes an empty message over them;
         the sweep takes it, as it does everything when this fails."""
         chunks = self.chunks(nuid)
         try:
@@ -193,7 +193,7 @@ class NatsObjects:
             log.info("%s stays until it is swept up: %s", chunks, error)
 
     async def _send(self, subject: str, data: bytes) -> int:
-        """Publishes the chunks and returns how many there are. After a failure no more are sent; those on their way are
+        """Publish the chunks and return how many there are. After a failure no more are sent; those on their way are
         awaited."""
         slots = _lanes_of(self._nc).writes
         failed = False
@@ -236,7 +236,7 @@ class NatsObjects:
 
 
 def digest_of(data: bytes) -> str:
-    """Returns the SHA-256 in base64, as entries have it."""
+    """Return the SHA-256 in base64, as entries have it."""
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
 
 
@@ -254,7 +254,7 @@ class NatsSnapshots:
         self._objects = NatsObjects(nc, topology.blob_bucket)
 
     async def load(self, name: str) -> bytes | None:
-        """Returns the content; None when there is none. Raises BusUnavailable, also while parts of it are missing."""
+        """Return the content; None when there is none. Raises BusUnavailable, also while parts of it are missing."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await self._objects.get(name)
@@ -262,7 +262,7 @@ class NatsSnapshots:
             raise BusUnavailable(f"loading {name}", str(error) or "it is incomplete") from error
 
     async def save(self, name: str, data: bytes) -> None:
-        """Stores the content in the place of what the name held. Raises BusUnavailable."""
+        """Store the content in the place of what the name held. Raises BusUnavailable."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 staged = await self._objects.stage(name, data)
@@ -284,7 +284,7 @@ class _Entry(msgspec.Struct):
 
 
 async def sweep(nc: Client, objects: NatsObjects, before: float) -> int:
-    """Removes the chunks that no entry names when the last of them was stored before that (Unix seconds of the
+    """Remove the chunks that no entry names when the last of them was stored before that (Unix seconds of the
     server); returns of how many objects. Raises RetryableError."""
     # In this order: an entry comes after its chunks.
     chunks = await jetstream.subjects(nc, objects.stream, objects.chunks("*"))
@@ -302,13 +302,13 @@ async def sweep(nc: Client, objects: NatsObjects, before: float) -> int:
 
 
 async def _named(nc: Client, objects: NatsObjects) -> set[str]:
-    """Returns the subjects of chunks that entries name, as any replica has them."""
+    """Return the subjects of chunks that entries name, as any replica has them."""
     entries = [held.data async for held in jetstream.messages(nc, objects.stream, objects.entries)]
     return _chunks_of(objects, entries)
 
 
 async def _surely_named(nc: Client, objects: NatsObjects) -> set[str]:
-    """Returns the subjects of chunks that entries name, as the stream's leader has them."""
+    """Return the subjects of chunks that entries name, as the stream's leader has them."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(subject: str) -> bytes:

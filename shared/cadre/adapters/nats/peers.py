@@ -62,7 +62,7 @@ class NatsPeers:
 async def answer_peers(
     nc: Client, topology: Topology, tool: str, instance: str, has: Callable[[str], bool]
 ) -> None:
-    """Answers the questions of other executors with what `has` says of a call's id, as long as the connection lives."""
+    """Answer the questions of other executors with what `has` says of a call's id, as long as the connection lives."""
 
     async def answer(message: Msg) -> bytes:
         return _IN_HAND if has(message.data.decode(errors="replace")) else _NOT_IN_HAND

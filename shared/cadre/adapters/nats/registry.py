@@ -56,13 +56,13 @@ _STORED_AT = "Nats-Time-Stamp"
 
 
 async def remove_key(nc: Client, bucket: str, key: str) -> None:
-    """Removes a key of the registry; others see it at once. Raises as `jetstream.append`."""
+    """Remove a key of the registry; others see it at once. Raises as `jetstream.append`."""
     headers = {"KV-Operation": "DEL", jetstream.TTL: "60s"}
     await jetstream.append(nc, f"$KV.{bucket}.{key}", b"", headers=headers)
 
 
 def seconds_of(away_days: float) -> float:
-    """Returns for how long a key stays behind its replica."""
+    """Return for how long a key stays behind its replica."""
     return max(GONE_AFTER_SECONDS, away_days * 86_400)
 
 
@@ -102,17 +102,17 @@ class NatsRegistry:
 
     @property
     def version(self) -> int:
-        """Goes up whenever somebody comes, goes or changes its card, or a rollout changes."""
+        """Go up whenever somebody comes, go or changes its card, or a rollout changes."""
         return self._view.version + self._rollout_changes
 
     async def start(self) -> None:
-        """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
+        """Begin to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
         await retry(self._read, pauses=EVERY_SECOND, log=log)
         self._beat = asyncio.create_task(self._heartbeat(), name="registry")
 
     async def _read(self) -> None:
-        """Learns what is stored."""
+        """Learn what is stored."""
         subjects = f"$KV.{self._bucket}.>"
         before, found = self._view.kept(), set[str]()
         after = 0
@@ -129,16 +129,16 @@ class NatsRegistry:
                 self._view.drop(key)
 
     def presences(self) -> list[Presence]:
-        """Returns every live replica, its own first announced included."""
+        """Return every live replica, its own first announced included."""
         return self._view.live()
 
     def reachable(self) -> list[Presence]:
-        """Returns every live replica; of what has none the card at rest, else the replicas that are away. What is sent
+        """Return every live replica; of what has none the card at rest, else the replicas that are away. What is sent
         to them waits in their queues."""
         return self._view.reachable()
 
     def absences(self) -> dict[ServiceKey, float | None]:
-        """Returns since when each known service is away, as `RegistryView.absences`."""
+        """Return since when each known service is away, as `RegistryView.absences`."""
         return self._view.absences()
 
     def retired(self) -> dict[ServiceKey, float]:
@@ -155,12 +155,12 @@ class NatsRegistry:
         return list(self._rollouts.values())
 
     async def changed(self) -> None:
-        """Returns when somebody has come, gone or changed, or a rollout has, since the call."""
+        """Return when somebody has come, gone or changed, or a rollout has, since the call."""
         self._changed.clear()
         await self._changed.wait()
 
     async def announce(self, presences: list[Presence], part: str = "") -> None:
-        """Keeps these presences alive from now on, in place of the former ones of this part of the process, of which
+        """Keep these presences alive from now on, in place of the former ones of this part of the process, of which
         those are removed for good that are not among them."""
         own: dict[str, Presence] = {}
         for presence in presences:
@@ -174,14 +174,14 @@ class NatsRegistry:
             await retry(partial(remove_key, self._nc, self._bucket, key), pauses=EVERY_SECOND, log=log)
 
     async def withdraw(self) -> None:
-        """Says of its presences that they are away from now on: others see it at once."""
+        """Say of its presences that they are away from now on: others see it at once."""
         own, self._own, self._parts = self._own, {}, {}
         now = self._now()
         for key, presence in own.items():
             await self._put(key, replace(presence, away_since=now))
 
     async def stop(self) -> None:
-        """Ends the heartbeats and the listening."""
+        """End the heartbeats and the listening."""
         if self._beat is not None:
             self._beat.cancel()
         if self._subscription is not None and self._nc.is_connected:
@@ -192,7 +192,7 @@ class NatsRegistry:
         return self._clock.now() if self._clock is not None else time.time()
 
     async def _put_all(self) -> None:
-        """Puts all at once: others hear of each, also when the first of them cannot be stored."""
+        """Put all at once: others hear of each, also when the first of them cannot be stored."""
         ended = await asyncio.gather(*(self._put(*own) for own in self._own.items()), return_exceptions=True)
         for error in ended:
             if error is not None:
@@ -228,7 +228,7 @@ class NatsRegistry:
                 await self._look_after_kept()
 
     async def _takes_signs_of_life(self) -> bool:
-        """Gives its own and returns whether the bucket takes any: one that others miss says nothing otherwise."""
+        """Give its own and return whether the bucket takes any: one that others miss says nothing otherwise."""
         try:
             await self._put_all()
             if not self._own and self._heard_late():
@@ -240,7 +240,7 @@ class NatsRegistry:
         return True
 
     def _heard_late(self) -> bool:
-        """Whether a sign of life of somebody has not come when it was due."""
+        """Return whether a sign of life of somebody has not come when it was due."""
         return not self._view.heard_since(time.monotonic() - 1.5 * HEARTBEAT_SECONDS)
 
     async def _look_after_clock(self) -> None:
@@ -264,7 +264,7 @@ class NatsRegistry:
             log.warning("rollouts, and what is away or at rest, may be out of date: %s", error)
 
     async def _sweep(self) -> None:
-        """Removes the keys of replicas that this process stands in for."""
+        """Remove the keys of replicas that this process stands in for."""
         for key in self._view.superseded(self._subjects(), self._now() - _SWEEP_SECONDS):
             try:
                 await remove_key(self._nc, self._bucket, key.removeprefix(f"$KV.{self._bucket}."))
@@ -276,7 +276,7 @@ class NatsRegistry:
         return [f"$KV.{self._bucket}.{key}" for key in self._own]
 
     def _was_cut_off(self) -> bool:
-        """Whether the connection is lost, or was lost and found since the last call."""
+        """Return whether the connection is lost, or was lost and found since the last call."""
         before, self._reconnects = self._reconnects, self._nc.stats["reconnects"]
         return not self._nc.is_connected or self._reconnects != before
 
@@ -308,7 +308,7 @@ class NatsRegistry:
             self._rollout_changes += 1
 
     def _find(self, key: str, data: bytes, stored: str = "") -> None:
-        """Takes a value of the bucket; `stored` is when it was put, of one that was read there."""
+        """Take a value of the bucket; `stored` is when it was put, of one that was read there."""
         if key.startswith(self._rollout_keys):
             self._learn_rollout(key, data)
             return
@@ -323,7 +323,7 @@ class NatsRegistry:
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
-        """Wakes those who wait for a change, if there was one."""
+        """Wake those who wait for a change, if there was one."""
         before = self.version
         yield
         if self.version != before:
@@ -331,7 +331,7 @@ class NatsRegistry:
 
 
 def _offered(presence: Presence) -> tuple[str, str]:
-    """Returns the kind and name of what the replica offers."""
+    """Return the kind and name of what the replica offers."""
     if presence.agent is not None:
         return "agent", presence.agent.name
     if presence.tool is not None:
@@ -342,7 +342,7 @@ def _offered(presence: Presence) -> tuple[str, str]:
 
 
 async def keep_card(nc: Client, topology: Topology, agent: AgentSpec) -> None:
-    """Puts the card in place of a former one. Raises as `jetstream.append`."""
+    """Put the card in place of a former one. Raises as `jetstream.append`."""
     # A new blob that nothing names stays for an hour.
     ref = await NatsBlobs(nc, topology).put(msgspec.json.encode(agent))
     kept = Presence(
@@ -358,7 +358,7 @@ async def keep_card(nc: Client, topology: Topology, agent: AgentSpec) -> None:
 
 
 async def take_card_away(nc: Client, topology: Topology, agent: str) -> bool:
-    """Returns whether there was one. Raises as `jetstream.append`."""
+    """Return whether there was one. Raises as `jetstream.append`."""
     bucket, key = topology.registry_bucket, _key(topology, agent)
     found = await jetstream.last(nc, f"KV_{bucket}", f"$KV.{bucket}.{key}")
     if found is None or not found.data:
@@ -370,7 +370,7 @@ async def take_card_away(nc: Client, topology: Topology, agent: str) -> bool:
 async def retire(
     nc: Client, topology: Topology, service: ServiceKey, now: float, days: float = AWAY_DAYS
 ) -> None:
-    """Takes a service out of the deployment: its card at rest goes, and it is unknown once the replicas that started
+    """Take a service out of the deployment: its card at rest goes, and it is unknown once the replicas that started
     until now (Unix seconds) are gone. The marker stays for `days`, as long as their keys do. Raises as
     `jetstream.append`."""
     if service.kind == "agent":

@@ -36,7 +36,7 @@ class RegistryView:
     # --- what is heard
 
     def hear(self, key: str, presence: Presence, heard: float) -> None:
-        """Takes a key that was put at this moment of the listener's time."""
+        """Take a key that was put at this moment of the listener's time."""
         if _instance(key) == RETIRED:
             self._retire(_service(key), presence.started_at)
         elif presence.is_at_rest:
@@ -52,7 +52,7 @@ class RegistryView:
                 self.version += 1
 
     def find(self, key: str, presence: Presence, heard: float, *, silent_since: float = 0.0) -> None:
-        """Takes a key that lay in the bucket. `silent_since` is when it was put (Unix seconds), where that is longer
+        """Take a key that lay in the bucket. `silent_since` is when it was put (Unix seconds), where that is longer
         ago than a replica that lives is silent."""
         if not silent_since or not presence.is_live or _instance(key) == RETIRED:
             self.hear(key, presence, heard)
@@ -60,7 +60,7 @@ class RegistryView:
             self._leave(key, replace(presence, away_since=silent_since))
 
     def drop(self, key: str) -> None:
-        """Forgets a key that was removed, or has expired."""
+        """Forget a key that was removed, or has expired."""
         known = [self._live.pop(key, None), self._away.pop(key, None), self._at_rest.pop(key, None)]
         if any(known):
             self.version += 1
@@ -68,20 +68,20 @@ class RegistryView:
             self._retired.pop(_service(key), None)
 
     def forget(self, before: float) -> None:
-        """Forgets what is away since before then (Unix seconds)."""
+        """Forget what is away since before then (Unix seconds)."""
         for key in [key for key, presence in self._away.items() if presence.away_since < before]:
             self.drop(key)
 
     def kept(self) -> set[str]:
-        """Returns the keys of what is at rest or away: nothing repeats them."""
+        """Return the keys of what is at rest or away: nothing repeats them."""
         return {*self._at_rest, *self._away}
 
     def refresh(self, heard: float) -> None:
-        """Gives every live replica its time again: their silence until now says nothing."""
+        """Give every live replica its time again: their silence until now says nothing."""
         self._live = {key: (presence, heard) for key, (presence, _) in self._live.items()}
 
     def leave_silent(self, before: float, offset: float) -> list[str]:
-        """Takes the live replicas for away that were not heard since `before`; returns their keys. `offset` makes Unix
+        """Take the live replicas for away that were not heard since `before`; returns their keys. `offset` makes Unix
         seconds of the listener's time."""
         silent = [key for key, (_, heard) in self._live.items() if heard < before]
         for key in silent:
@@ -111,11 +111,11 @@ class RegistryView:
     # --- what is known
 
     def live(self) -> list[Presence]:
-        """Returns every live replica."""
+        """Return every live replica."""
         return [presence for presence, _ in self._live.values()]
 
     def reachable(self) -> list[Presence]:
-        """Returns every live replica; of what has none the card at rest, else the replicas that are away."""
+        """Return every live replica; of what has none the card at rest, else the replicas that are away."""
         found = self.live()
         served = {_service(key) for key in self._live}
         for kept in (self._at_rest, self._away):
@@ -125,7 +125,7 @@ class RegistryView:
         return found
 
     def absences(self) -> dict[ServiceKey, float | None]:
-        """Returns since when each known service is away (Unix seconds), also by revision; None for one that is served
+        """Return since when each known service is away (Unix seconds), also by revision; None for one that is served
         or at rest."""
         since: dict[ServiceKey, float | None] = {}
         for key, presence in self._away.items():
@@ -141,7 +141,7 @@ class RegistryView:
         return dict(self._retired)
 
     def superseded(self, own: Iterable[str], before: float) -> list[str]:
-        """Returns the keys of replicas that are away since before (Unix seconds) and that live ones of these keys stand
+        """Return the keys of replicas that are away since before (Unix seconds) and that live ones of these keys stand
         in for."""
         mine = {(_service(key), self._live[key][0].revision) for key in own if key in self._live}
         return [

@@ -32,12 +32,12 @@ class NatsRollouts:
         self._topology = topology
 
     async def read(self, agent: str) -> StoredRollout:
-        """What is stored, as the stream's leader has it; one without shares where there never was any."""
+        """Return what is stored, as the stream's leader has it; one without shares where there never was any."""
         rollout, fence = await self._value(agent).read()
         return StoredRollout(rollout or Rollout(agent=agent), fence)
 
     async def write(self, rollout: Rollout, fence: int) -> int:
-        """Replaces what was read; returns the new fence. Raises Fenced when somebody else has since."""
+        """Replace what was read; returns the new fence. Raises Fenced when somebody else has since."""
         return await self._value(rollout.agent).write(rollout, fence)
 
     def _value(self, agent: str) -> FencedValue[Rollout]:
@@ -62,7 +62,7 @@ class NatsSlots:
         return range(self._topology.shards)
 
     async def make(self, agent: str, slot: int, *, anew: bool = True) -> None:
-        """Makes what is missing of the slot's queue, on every shard.
+        """Make what is missing of the slot's queue, on every shard.
 
         One `anew` begins at the end of the stream: before it was there nobody has sent anything to it. Another one gets
         all that lies there, for it was lost.
@@ -97,7 +97,7 @@ class NatsSlots:
         return found
 
     async def remove(self, agent: str, slot: int) -> None:
-        """Removes the slot's queue on every shard."""
+        """Remove the slot's queue on every shard."""
         name = self._topology.agent_consumer(agent, slot)
         for shard in self._shards:
             answer = await jetstream.api(self._nc, f"CONSUMER.DELETE.{self._topology.stream(shard)}.{name}")

@@ -67,7 +67,7 @@ class ServerClock:
         )
 
     async def measure(self, nc: Client, stream: str) -> None:
-        """Asks the leader of the stream what time it is. Raises BusUnavailable."""
+        """Ask the leader of the stream what time it is. Raises BusUnavailable."""
         was = self.problem()
         best: tuple[float, float] | None = None
         for _ in range(_SAMPLES if self._offset is None else 1):

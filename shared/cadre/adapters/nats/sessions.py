@@ -37,7 +37,7 @@ class NatsSessions:
         self._bucket = topology.sessions_bucket
 
     async def read(self, agent: str, session: str, user: str | None) -> Recorded:
-        """Returns the last turn and its fence. Raises BusUnavailable."""
+        """Return the last turn and its fence. Raises BusUnavailable."""
         return Recorded(*await self._turn(agent, session, user).read())
 
     async def record(
@@ -50,12 +50,12 @@ class NatsSessions:
         *,
         seconds: int | None = None,
     ) -> None:
-        """Replaces the turn at `fence`, for as many `seconds` where they are given. Raises Fenced when somebody else
+        """Replace the turn at `fence`, for as many `seconds` where they are given. Raises Fenced when somebody else
         recorded a turn since; RetryableError."""
         await self._turn(agent, session, user, seconds).write(turn, fence)
 
     async def forget(self, agent: str, session: str, user: str | None, fence: int) -> None:
-        """Removes what `read` found, unless somebody recorded a turn since. Raises BusUnavailable."""
+        """Remove what `read` found, unless somebody recorded a turn since. Raises BusUnavailable."""
         subject = self._subject(agent, session, user)
         await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
 

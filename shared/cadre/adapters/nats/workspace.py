@@ -32,7 +32,7 @@ class NatsFileIndex:
         return [record for record, _ in await self.held(tree)]
 
     async def held(self, tree: str) -> list[tuple[WorkspaceFile, int]]:
-        """Returns `all`, each with its fence: its sequence in the stream of the tree."""
+        """Return `all`, each with its fence: its sequence in the stream of the tree."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(subject: str) -> tuple[WorkspaceFile, int] | None:

@@ -46,7 +46,7 @@ class Link:
         self._opening = asyncio.Lock()
 
     def check(self) -> None:
-        """Raises SetupError for a key that is not there."""
+        """Raise SetupError for a key that is not there."""
         if self._credentials:
             read_key(Path(self._credentials))
 
@@ -69,7 +69,7 @@ class Link:
             return self._nc
 
     async def find(self) -> AgentInfo:
-        """What the agent says of itself. Raises AgentAbsent, AgentRefused."""
+        """Return what the agent says of itself. Raises AgentAbsent, AgentRefused."""
         where, nc = self._where, await self.connection()
         try:
             found = await discover_agent_infos(nc)
@@ -89,7 +89,7 @@ class Link:
         return info
 
     async def check_size(self, info: AgentInfo, payload: bytes, *, has_files: bool) -> None:
-        """Raises AgentRefused for a prompt that the agent does not take."""
+        """Raise AgentRefused for a prompt that the agent does not take."""
         endpoint, nc = info.prompt_endpoint, await self.connection()
         if has_files and endpoint.attachments_ok is False:
             raise AgentRefused(f"{self._name} takes no files: give it texts")

@@ -58,7 +58,7 @@ class Exchanges:
         self._has_stream = False
 
     async def read(self, task: str) -> PromptTranscript:
-        """What the stream holds of the task."""
+        """Return what the stream holds of the task."""
         nc = await self._ready()
         known, since = self._known.get(task) or (PromptTranscript(), self._clock())
         before = known.seq
@@ -103,7 +103,7 @@ class Exchanges:
         has_files: bool,
         is_marked: bool = False,
     ) -> None:
-        """Makes the next attempt at the task, or the one that was marked and not made."""
+        """Make the next attempt at the task, or the one that was marked and not made."""
         info = await self._link.find()
         await self._link.check_size(info, payload, has_files=has_files)
         headers = await self._link.signed(info, payload)
@@ -119,7 +119,7 @@ class Exchanges:
             raise AgentAbsent(f"{self._name} has not taken the task: it is busy, or has just left")
 
     async def reply(self, task: str, known: PromptTranscript, message: str, text: str) -> None:
-        """Passes a person's word on to the first question that is open. Said again, it does no harm: the agent hears
+        """Pass a person's word on to the first question that is open. Said again, it does no harm: the agent hears
         one answer."""
         if message in known.replied or not known.queries:
             return
@@ -130,7 +130,7 @@ class Exchanges:
         await self._append(f"{self._attempt(task, known.attempts)}.{REPLIED}", told)
 
     async def _is_taken(self, place: str, subject: str, payload: bytes, headers: dict[str, str]) -> bool:
-        """Publishes the prompt; False when the first answer to it says that nobody has taken it."""
+        """Publish the prompt; False when the first answer to it says that nobody has taken it."""
         nc = await self._ready()
         listening = await nc.subscribe(place)
         try:
@@ -236,7 +236,7 @@ class PromptedTasks:
             return {"lost": str(error)}
 
     async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
-        """Reads what the agent has said behind the cursor. Raises CallInterrupted when nobody can know more."""
+        """Read what the agent has said behind the cursor. Raises CallInterrupted when nobody can know more."""
         try:
             known = await self._exchanges.read(task)
             if known.is_begun and not known.is_over and not known.queries:
@@ -284,7 +284,7 @@ class PromptedTasks:
         return {"task": task, "state": "working" if known.has_spoken else "submitted"}
 
     async def _bear_silence(self, task: str, known: PromptTranscript, traceparent: str) -> None:
-        """Waits on, or prompts an agent again that may be. Raises CallInterrupted, AgentAbsent."""
+        """Wait on, or prompts an agent again that may be. Raises CallInterrupted, AgentAbsent."""
         most, quiet = self._section.absence if known.has_spoken else _ACK_SECONDS, self._exchanges.quiet(task)
         if quiet < min(most, self._section.absence):
             return
@@ -378,11 +378,11 @@ class PromptTranscript:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the agent was prompted, or may have been."""
+        """Return whether the agent was prompted, or may have been."""
         return self.attempts > 0 and not self.is_untaken
 
     def take(self, message: StoredMessage) -> None:
-        """Takes the next message in."""
+        """Take the next message in."""
         self.seq = message.seq
         *_, attempt, mark = message.subject.split(".")
         if mark == PROMPT:
@@ -398,7 +398,7 @@ class PromptTranscript:
             self._hear(message)
 
     def _hear(self, message: StoredMessage) -> None:
-        """Takes in what the agent itself has sent."""
+        """Take in what the agent itself has sent."""
         is_first, self.has_spoken = not self.has_spoken, True
         headers = {
             name: value
@@ -438,7 +438,7 @@ class PromptTranscript:
         }
 
     def activity(self, after: int) -> list[dict[str, Any]]:
-        """What was told behind a sequence: texts in a row as one message."""
+        """Return what was told behind a sequence: texts in a row as one message."""
         found: list[dict[str, Any]] = []
         told = [(seq, "message", text) for seq, text in self._texts if seq > after]
         told += [(seq, "thought", text) for seq, text in self._statuses if seq > after]

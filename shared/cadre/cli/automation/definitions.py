@@ -31,7 +31,7 @@ Shown = dict[str, Any]
 
 
 def add_file(gateway: Gateway, file: Path) -> list[Shown]:
-    """Makes or replaces everything in the file; returns what the gateway has then. Raises SpecError, CommandFailed."""
+    """Make or replace everything in the file; returns what the gateway has then. Raises SpecError, CommandFailed."""
     return [gateway.put(path_of(spec), msgspec.to_builtins(spec)) for spec in read_automations(file)]
 
 

@@ -132,7 +132,7 @@ class _Case(NamedTuple):
 
 
 def _cases(paths: Iterable[Path]) -> list[_Case]:
-    """Raises SpecError, CommandFailed."""
+    """Raise SpecError, CommandFailed."""
     found: list[_Case] = []
     for path in paths:
         if path.is_file() and is_tasks_file(path):
@@ -159,7 +159,7 @@ def _candidate(
     policies: Mapping[str, Policy],
     seconds: float,
 ) -> Candidate:
-    """Raises SpecError, SetupError, CommandFailed."""
+    """Raise SpecError, SetupError, CommandFailed."""
     known = {name: read_agent(file) for name, file in team.agents.items()}
     specs = [*(known | {spec.name: spec for spec, _ in live}).values()]
     if model is not None:
@@ -192,7 +192,7 @@ def _named(spec: ModelSpec, name: str) -> ModelSpec:
 
 
 def _judge(named: str | None) -> Judge | None:
-    """Raises SpecError, CommandFailed."""
+    """Raise SpecError, CommandFailed."""
     if named is None:
         return None
     if Path(named).suffix in (".yaml", ".yml"):
@@ -224,7 +224,7 @@ class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):
     trial: Trial | None = None
     problem: str = ""
     is_judged: bool = False
-    """Whether a judge was asked where the answers differ."""
+    """True if a judge was asked where the answers differ."""
 
     @property
     def is_worse(self) -> bool:
@@ -360,7 +360,7 @@ async def _evaluated(case: _Case, candidate: Candidate, judge: Judge | None) -> 
 
 
 def _read(file: Path) -> KeptRun:
-    """Raises CommandFailed."""
+    """Raise CommandFailed."""
     tree = read_exported_run(file)
     journals = {run: [entry for _, entry in journal] for run, journal in tree.journals.items()}
     given = {

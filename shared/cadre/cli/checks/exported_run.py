@@ -84,7 +84,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def exported_lines(file: Path) -> Iterator[ExportLine]:
-    """Yields the lines, entries in the order of their stream. Raises CommandFailed for a file that is no whole
+    """Yield the lines, entries in the order of their stream. Raises CommandFailed for a file that is no whole
     export."""
     tree, last = "", ""
     try:
@@ -172,7 +172,7 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
 
 
 def team_files(path: Path) -> TeamFiles:
-    """Raises SpecError, CommandFailed."""
+    """Raise SpecError, CommandFailed."""
     team = read_team(path)
     modules = read_tool_cards(team.tools)
     for module in modules:

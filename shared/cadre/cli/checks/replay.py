@@ -172,7 +172,7 @@ def _many(count: int, one: str, many: str | None = None) -> str:
 def replay_against(
     against: str, *, run: str | None, agent: str | None, last: int, file: Path | None, output: str
 ) -> ExitCode:
-    """Decides a run, an exported one, or the last ones of an agent, by the revision `against`; prints what came of it.
+    """Decide a run, an exported one, or the last ones of an agent, by the revision `against`; prints what came of it.
 
     `against` is a file of an agent, a folder or file of a team, or the digits of a live revision, with AGENT= before
     them of another agent than the runs': a member. Raises CommandFailed.

@@ -85,7 +85,7 @@ def restore_command(folder: Path, replace: bool) -> None:
 
 
 def _save_memories(file: Path) -> None:
-    """Raises CommandFailed."""
+    """Raise CommandFailed."""
     with Gateway() as gateway, file.open("wb") as opened:
         gateway.download(f"{MEMORY}/export?all=true", opened)
     click.echo(f"  {MEMORIES:<28} {file.stat().st_size:>34,} bytes", err=True)

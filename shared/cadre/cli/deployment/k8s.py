@@ -167,7 +167,7 @@ def as_yaml(manifests: Iterable[Manifest]) -> str:
 def write_folder(
     folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool, parts: Collection[str] = ()
 ) -> None:
-    """Writes a file for each key, and a kustomization of all of them. `replace` removes files of earlier calls.
+    """Write a file for each key, and a kustomization of all of them. `replace` removes files of earlier calls.
 
     In files that `parts` names the objects that are not given stay.
 

@@ -184,7 +184,7 @@ def import_all(source: BinaryIO) -> int:
 
 
 def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
-    """Yields as many lines as one request may have; a request's message on the bus holds a megabyte."""
+    """Yield as many lines as one request may have; a request's message on the bus holds a megabyte."""
     found: list[bytes] = []
     for line in source:
         if found and (len(found) == _PAGE_SIZE or sum(map(len, found)) + len(line) > _MAX_IMPORT_BYTES):

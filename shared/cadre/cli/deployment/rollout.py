@@ -62,7 +62,7 @@ def command(agent: str, output: str, **options: Any) -> None:
 
 
 def _change(options: dict[str, Any]) -> RolloutChange | None:
-    """What is asked for; None when nothing is to be changed. Raises UsageError."""
+    """Return what is asked for; None when nothing is to be changed. Raises UsageError."""
     to, weight, rest = options["to"], options["weight"], options["rest"]
     adopt, by = options["adopt"], options["by"]
     asked = [to is not None, options["rollback"], adopt is not None, options["end"]]

@@ -176,7 +176,7 @@ def provision(
 
 
 def _spec(given: str) -> AgentSpec:
-    """Raises SpecError, SetupError."""
+    """Raise SpecError, SetupError."""
     if not given.startswith("{"):
         return read_agent(Path(given))
     try:

@@ -43,7 +43,7 @@ def tokens(run: Account) -> str:
 
 
 def took(run: Account) -> str:
-    """How long the run took, or has taken until now."""
+    """Return how long the run took, or has taken until now."""
     started = run.get("started_at")
     return seconds((run.get("ended_at") or time.time()) - started) if started else "-"
 
@@ -201,7 +201,7 @@ class _Steps:
             yield from self.block("", error and f"failed: {error}")
 
     def _effort(self, step: Step) -> str:
-        """How long the step took and what its model call used, as far as the journal tells."""
+        """Return how long the step took and what its model call used, as far as the journal tells."""
         facts = []
         if self._played and step.get("ended_at") and step.get("started_at"):
             facts.append(seconds(step["ended_at"] - step["started_at"]))
@@ -247,7 +247,7 @@ _UNSAID = ("id", "type", "status", "encrypted_content")
 
 
 def item_lines(items: list[dict[str, Any]]) -> Iterator[str]:
-    """Yields a line for each thing that there is to see."""
+    """Yield a line for each thing that there is to see."""
     for item in items:
         kind = str(item.get("type"))
         if kind == "reasoning":
@@ -286,7 +286,7 @@ def step_lines(step: dict[str, Any]) -> Sequence[str]:
 
 
 def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the model wrote in an action step, as titles and texts: its thought, and its code if it wrote any.
+    """Return what the model wrote in an action step, as titles and texts: its thought, and its code if it wrote any.
 
     Where thought and code cannot be told apart, the whole output stands for the thought.
     """
@@ -295,7 +295,7 @@ def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def observed(step: dict[str, Any]) -> str | None:
-    """What came of an action step beside the outcomes of its calls."""
+    """Return what came of an action step beside the outcomes of its calls."""
     found: str | None = (step.get("own") or {}).get("observation")
     return found
 

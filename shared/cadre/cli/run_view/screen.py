@@ -36,7 +36,7 @@ class Screen:
             print_text(f"{clock} {line.text}", err=True)
 
     def note(self, text: str) -> None:
-        """Shows a remark that is not an event of the run."""
+        """Show a remark that is not an event of the run."""
         print_text(f"cadre: {text}", err=True)
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
@@ -68,7 +68,7 @@ class LiveScreen(Screen):
 
     @property
     def can_draw(self) -> bool:
-        """Whether stderr is a terminal on which the cursor can be moved."""
+        """Return whether stderr is a terminal on which the cursor can be moved."""
         return self._console.is_terminal and not self._console.is_dumb_terminal
 
     def __enter__(self) -> Self:

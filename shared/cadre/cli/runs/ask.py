@@ -43,13 +43,13 @@ class InputLines:
         threading.Thread(target=self._read, args=(sys.stdin.fileno(),), name="stdin", daemon=True).start()
 
     async def next(self) -> str | None:
-        """Waits for a line; returns None at the end of the input."""
+        """Wait for a line; returns None at the end of the input."""
         line = await self._queue.get()
         self.ended = line is None
         return line
 
     def discard_typed(self) -> None:
-        """Drops what was typed before a question: it is no answer to it."""
+        """Drop what was typed before a question: it is no answer to it."""
         while self._from_terminal and not self._queue.empty():
             self._queue.get_nowait()
 
@@ -184,7 +184,7 @@ def decision_of(line: str) -> dict[str, Any] | None:
 
 
 def should_ask(wanted: bool | None) -> bool:
-    """Whether to ask for decisions: as the option says, else whenever stdin and stderr are terminals."""
+    """Return whether to ask for decisions: as the option says, else whenever stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty() if wanted is None else wanted
 
 
@@ -227,7 +227,7 @@ def decide(reference: str, content: dict[str, Any], output: str) -> int:
 
 
 def print_decision(answer: dict[str, Any], output: str) -> int:
-    """Prints the gateway's answer to a decision; returns the exit code."""
+    """Print the gateway's answer to a decision; returns the exit code."""
     if output == "json":
         print_json(answer)
         return ExitCode.OK

@@ -60,7 +60,7 @@ def command(**options: Any) -> int:
 
 
 def _lines() -> Iterator[str]:
-    """What a person says, line by line, until the end of the input or Ctrl-C at the prompt."""
+    """Yield what a person says, line by line, until the end of the input or Ctrl-C at the prompt."""
     if not sys.stdin.isatty():
         yield from sys.stdin
         return

@@ -69,7 +69,7 @@ def edit(run: str, file: str | None, by: str) -> None:
 
 
 def _edit(handle: "RunHandle", before: Edited, by: str) -> str:
-    """Opens the editor until its text is taken, or left as it is."""
+    """Open the editor until its text is taken, or left as it is."""
     text = _HEAD.format(run=before.run) + _written(before)
     while True:
         edited = click.edit(text, extension=".yaml")

@@ -84,7 +84,7 @@ def _list(gateway: Gateway, run: str, as_json: bool) -> None:
 
 
 def _own_name(path: str) -> str:
-    """Where to write a download: to a file of the same name at a terminal, to stdout in a pipe."""
+    """Return where to write a download: to a file of the same name at a terminal, to stdout in a pipe."""
     return Path(path).name if sys.stdout.isatty() else STDOUT
 
 
@@ -110,7 +110,7 @@ def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
 
 @contextlib.contextmanager
 def output_file(file: Path) -> Iterator[BinaryIO]:
-    """Opens `file` for writing: it appears when it is whole and not before. A device or pipe is written directly.
+    """Open `file` for writing: it appears when it is whole and not before. A device or pipe is written directly.
 
     Raises CommandFailed, naming the file.
     """

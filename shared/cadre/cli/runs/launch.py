@@ -59,7 +59,7 @@ async def launch(request: dict[str, Any], options: dict[str, Any], path: str = R
 
 
 def note_later_files(later: list[str]) -> None:
-    """Says what a fork's workspace lacks."""
+    """Say what a fork's workspace lacks."""
     if later:
         more = f" and {len(later) - _MAX_NAMED_FILES} more" if len(later) > _MAX_NAMED_FILES else ""
         print_text(
@@ -70,7 +70,7 @@ def note_later_files(later: list[str]) -> None:
 
 
 def print_outcome(result: dict[str, Any], output: str) -> int:
-    """Prints how the run ended and returns the exit code that says the same."""
+    """Print how the run ended and return the exit code that says the same."""
     code = exit_code(result)
     if output == "json":
         print_json(result)
@@ -152,7 +152,7 @@ async def _read(client: AsyncClient, run: str, screen: Screen, asker: Asker | No
 def _interrupts(
     client: AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
 ) -> Iterator[list[asyncio.Task[None] | None]]:
-    """Handles SIGINT inside this context.
+    """Handle SIGINT inside this context.
 
     The list gets an item for each Ctrl-C: the task that cancels the run, or None.
     """
@@ -185,7 +185,7 @@ async def _cancel_or_note(client: AsyncClient, run: str, screen: Screen) -> None
 
 
 async def cancel(client: AsyncClient, run: str, reason: str) -> None:
-    """Asks the gateway to cancel the run."""
+    """Ask the gateway to cancel the run."""
     await client.attach(run).cancel(reason)
 
 
@@ -208,7 +208,7 @@ class StalledRuns:
         self._heard_at = time.monotonic()
 
     async def look(self) -> None:
-        """Looks now and then, until it is cancelled."""
+        """Look now and then, until it is cancelled."""
         pause = _QUIET_SECONDS
         while True:
             await asyncio.sleep(pause)

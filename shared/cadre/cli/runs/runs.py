@@ -220,7 +220,7 @@ def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | Comm
 
 
 def _next_failure(before: CommandFailed | None, failure: CommandFailed) -> CommandFailed:
-    """Prints the failure before, if any; the returned one ends the command and is printed last."""
+    """Print the failure before, if any; the returned one ends the command and is printed last."""
     if before is not None:
         print_text(f"cadre: {before.message}", err=True)
     return failure

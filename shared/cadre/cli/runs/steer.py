@@ -67,7 +67,7 @@ def send_signal(run: str, name: str, payload: str | None, by: str, output: str) 
 
 
 def _send(url: str, run: str, name: str, payload: Any, by: str) -> dict[str, Any]:
-    """Sends the signal; a request that was lost is sent again."""
+    """Send the signal; a request that was lost is sent again."""
     from cadre.client.sync_client import Client  # the client's weight is not the help's
 
     with command_errors(), Client(url) as client:

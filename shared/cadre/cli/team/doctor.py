@@ -107,7 +107,7 @@ async def _server_info(urls: str) -> dict[str, object] | None:
 
 
 def python(version: tuple[int, ...]) -> Finding:
-    """Whether this Python is new enough."""
+    """Return whether this Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     if version < OLDEST_PYTHON:
         return Finding("fail", f"{text}: Cadre needs 3.11 or newer")
@@ -122,7 +122,7 @@ def _server_binary() -> Finding:
 
 
 def packages() -> Finding:
-    """Whether the packages of all that `cadre up` may start are installed."""
+    """Return whether the packages of all that `cadre up` may start are installed."""
     try:
         check_extras("up", OF_UP)
     except CommandFailed as failure:
@@ -148,7 +148,9 @@ def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
 
 
 def disk(sync: str) -> Finding:
-    """Whether acknowledged work survives a power cut. Only `cadre up` knows: a server does not tell its clients."""
+    """Return whether acknowledged work survives a power cut. Only `cadre up` knows: a server does not tell its
+    clients.
+    """
     if sync == SYNC_ALWAYS:
         return Finding("ok", "NATS acknowledges what is on disk (CADRE_NATS_SYNC=always)")
     return Finding(
@@ -202,7 +204,7 @@ async def _streams(settings: Settings) -> list[Finding]:
 
 
 def clock_finding(clock: ServerClock) -> Finding:
-    """Whether this machine's clock agrees with the NATS server's, which the services go by."""
+    """Return whether this machine's clock agrees with the NATS server's, which the services go by."""
     if (problem := clock.problem()) is not None:
         return Finding("fail", problem)
     if abs(clock.skew) >= SKEW_SHOWN_SECONDS:

@@ -133,7 +133,7 @@ def _keep(report: ModelReport) -> None:
 
 
 def _file_lines(report: ModelReport, spec: ModelSpec) -> str:
-    """What to write under `spec` in the model's file."""
+    """Return what to write under `spec` in the model's file."""
     section: dict[str, Any] = report.section()
     if spec.key_env != ModelSpec().key_env:
         section["key_env"] = spec.key_env

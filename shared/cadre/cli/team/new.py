@@ -75,7 +75,7 @@ def _check(name: str) -> None:
 
 
 def _write(files: dict[str, str] | dict[str, bytes]) -> None:
-    """Writes them all, or none. Raises CommandFailed."""
+    """Write them all, or none. Raises CommandFailed."""
     there = [name for name in files if Path(name).exists()]
     if there:
         raise CommandFailed(

@@ -236,7 +236,7 @@ _CHECK_SECONDS = 60.0
 
 
 async def run_demo(stack: Stack, team: TeamSpec, timeout: float) -> int:
-    """Starts the stack, runs the demo task, prints the answer; returns the exit code that says whether it passed.
+    """Start the stack, run the demo task, print the answer; returns the exit code that says whether it passed.
 
     Raises CommandFailed: TIMEOUT, or what kept the stack from starting.
     """
@@ -253,7 +253,7 @@ async def run_demo(stack: Stack, team: TeamSpec, timeout: float) -> int:
 
 
 async def _start(stack: Stack) -> None:
-    """Starts the stack and gives it the team's automations; says before and after what its user should know.
+    """Start the stack and give it the team's automations; says before and after what its user should know.
 
     Raises CommandFailed.
     """
@@ -269,7 +269,7 @@ async def _start(stack: Stack) -> None:
 
 
 def _give_automations(url: str, files: list[Path]) -> list[str]:
-    """Gives the gateway a team's files; returns the names of what is in them."""
+    """Give the gateway a team's files; returns the names of what is in them."""
     with Gateway(url) as gateway:
         return [made["name"] for file in files for made in add_file(gateway, file)]
 
@@ -297,7 +297,7 @@ async def _program(command: str, folder: Path, gateway: str, timeout: float) -> 
 
 
 def _words(command: str) -> list[str]:
-    """Splits a command line; a Python program in it is run by the Python that runs this."""
+    """Split a command line; a Python program in it is run by the Python that runs this."""
     words = shlex.split(command)
     if words[0].endswith(".py"):
         return [sys.executable, *words]
@@ -346,7 +346,7 @@ def check(team: Path, output: str) -> int:
 
 
 def print_problems(problems: Sequence[FileProblem], *, err: bool = False) -> None:
-    """Prints each problem on a line: its level, file, place, and text."""
+    """Print each problem on a line: its level, file, place, and text."""
     for problem in problems:
         file = Path(problem.file)
         shown = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else problem.file

@@ -75,7 +75,7 @@ class Gateway(Blocking[Transport]):
             return self._request("GET", path, params=params)
 
     def items(self, path: str, key: str, cursor: str, **params: Any) -> Iterator[dict[str, Any]]:
-        """Yields the items of all pages of a list, which stand under `key`; raises as `get`.
+        """Yield the items of all pages of a list, which stand under `key`; raises as `get`.
 
         `cursor` is the parameter that asks for the page behind the one before.
         """
@@ -88,22 +88,22 @@ class Gateway(Blocking[Transport]):
             return self._request("POST", path, json=content)
 
     def put(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
-        """Puts a JSON object; raises as `get`."""
+        """Put a JSON object; raises as `get`."""
         with command_errors():
             return self._request("PUT", path, json=content)
 
     def delete(self, path: str, **params: Any) -> dict[str, Any]:
-        """Deletes, however long that takes; raises as `get`."""
+        """Delete, however long that takes; raises as `get`."""
         with command_errors():
             return self._request("DELETE", path, params=params)
 
     def download(self, path: str, target: BinaryIO) -> bool:
-        """Writes the body of an answer to `target`; returns whether there was any. Raises as `get`."""
+        """Write the body of an answer to `target`; returns whether there was any. Raises as `get`."""
         with command_errors():
             return self._fetch(path, target)
 
     def send(self, method: str, path: str, source: BinaryIO, media_type: str) -> dict[str, Any]:
-        """Sends all of `source`, however long the answer takes; raises as `get`."""
+        """Send all of `source`, however long the answer takes; raises as `get`."""
         with command_errors():
             return self._request(method, path, file=source, headers={"Content-Type": media_type})
 

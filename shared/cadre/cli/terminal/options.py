@@ -42,7 +42,7 @@ _BUDGET = ("tokens", "cost", "steps", "depth", "calls", "stored_mb")
 
 
 def with_options(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """Adds the arguments and options to a command, in this order."""
+    """Add the arguments and options to a command, in this order."""
 
     def add(command: Decorated) -> Decorated:
         for option in reversed(options):
@@ -110,7 +110,7 @@ def bounds(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_json(value: Any) -> None:
-    """Prints the value on one line of stdout."""
+    """Print the value on one line of stdout."""
     click.echo(json.dumps(value, ensure_ascii=False))
 
 
@@ -133,7 +133,7 @@ def text_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def utf8(what: str, text: str) -> str:
-    """Returns the text.
+    """Return the text.
 
     Raises UsageError for bytes that are no UTF-8: Python reads them as surrogates, which JSON cannot carry.
     """
@@ -145,7 +145,7 @@ def utf8(what: str, text: str) -> str:
 
 
 def json_value(what: str, text: str) -> Any:
-    """Parses JSON; `what` names it in an error. Raises UsageError."""
+    """Parse JSON; `what` names it in an error. Raises UsageError."""
     try:
         return _parsed(what, utf8(what, text))
     except ValueError as error:
@@ -153,7 +153,7 @@ def json_value(what: str, text: str) -> Any:
 
 
 def json_object(what: str, text: str) -> dict[str, Any]:
-    """Parses a JSON object; `what` names it in an error. Raises UsageError."""
+    """Parse a JSON object; `what` names it in an error. Raises UsageError."""
     value = json_value(what, text)
     if not isinstance(value, dict):
         raise click.UsageError(f'{what} must be a JSON object, like {{"amount": 50}}')
@@ -172,7 +172,7 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 
 
 def _parsed(what: str, text: str) -> Any:
-    """Parses JSON. Raises ValueError for other text, UsageError for JSON that cannot be sent."""
+    """Parse JSON. Raises ValueError for other text, UsageError for JSON that cannot be sent."""
     try:
         value = json.loads(text, parse_constant=_no_constant, parse_float=_number, object_pairs_hook=_unique)
         nested = nesting(value)
@@ -202,5 +202,5 @@ def _number(text: str) -> float:
 
 
 def _no_constant(name: str) -> Any:
-    """Refuses NaN and Infinity, which Python's parser knows and JSON does not."""
+    """Refuse NaN and Infinity, which Python's parser knows and JSON does not."""
     raise ValueError(f"{name} is no JSON")

@@ -27,7 +27,7 @@ def exit_code(run: dict[str, Any]) -> ExitCode:
 
 
 def error_line(error: Exception) -> tuple[str, int]:
-    """What to say about an error in one line, and the exit code that goes with it."""
+    """Return what to say about an error in one line, and the exit code that goes with it."""
     match error:
         case CommandFailed():
             return error.message, error.code

@@ -40,7 +40,7 @@ _OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u
 
 
 def print_text(text: str, *, err: bool = False) -> None:
-    """Prints a text that others wrote, into a pipe or file as well: what comes out of it may reach a terminal later."""
+    """Print a text that others wrote, into a pipe or file as well: what comes out of it may reach a terminal later."""
     click.echo(printable(text), err=err)
 
 
@@ -87,7 +87,7 @@ def _download_command(ref: str, name: str) -> str:
 
 
 def print_status(line: str) -> None:
-    """Prints the line on stderr. Where nobody reads any more, this and all later output goes nowhere."""
+    """Print the line on stderr. Where nobody reads any more, this and all later output goes nowhere."""
     try:
         click.echo(line, err=True)
     except OSError:
@@ -95,7 +95,7 @@ def print_status(line: str) -> None:
 
 
 def discard_output() -> None:
-    """Sends stdout and stderr nowhere from now on: neither writing to them nor closing them fails."""
+    """Send stdout and stderr nowhere from now on: neither writing to them nor closing them fails."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())

@@ -46,11 +46,11 @@ class Component(NamedTuple):
     beside: str = ""
     """What stands in its name's place in the names of its objects, where it is a second revision of an agent."""
     is_shared: bool = False
-    """Whether two revisions of the agent stand beside each other: which queue is whose the gateway alone knows."""
+    """True if two revisions of the agent stand beside each other: which queue is whose the gateway alone knows."""
 
     @property
     def key(self) -> str:
-        """How `workloads` and `--only` call it: `agent/manager`, `gateway`."""
+        """Return how `workloads` and `--only` call it: `agent/manager`, `gateway`."""
         return f"{self.role}/{self.name}" if self.name else self.role
 
     @property
@@ -60,7 +60,7 @@ class Component(NamedTuple):
 
     @property
     def user(self) -> str:
-        """What the Secret with its NATS key is named after."""
+        """Return what the Secret with its NATS key is named after."""
         return object_name(self.role, self.name)
 
     def second(self, name: str) -> "Component":

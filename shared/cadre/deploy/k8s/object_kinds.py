@@ -92,7 +92,7 @@ class ObjectKind(NamedTuple):
     columns: tuple[tuple[str, str, str], ...] = ()
     """Columns of `kubectl get`: name, type and path."""
     is_scaled: bool = False
-    """Whether `kubectl scale` and autoscalers may set how many pods it has."""
+    """True if `kubectl scale` and autoscalers may set how many pods it has."""
 
     @property
     def struct(self) -> type[msgspec.Struct]:

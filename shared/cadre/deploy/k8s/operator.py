@@ -36,7 +36,7 @@ _RULES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
 
 _DEFINITIONS = ("apiextensions.k8s.io", ["customresourcedefinitions"], ["list", "watch"])
 _NAMESPACES = ("", ["namespaces"], ["list", "watch"])
-"""Whether those that it acts on are there."""
+"""True if those that it acts on are there."""
 
 
 def operator_manifests(values: Values, settings: str, namespaces: Sequence[str] = ()) -> list[Manifest]:

@@ -67,7 +67,7 @@ def render(
 
 
 def _second(first: Component, beside: str, components: Sequence[Component]) -> Component:
-    """Raises SpecError."""
+    """Raise SpecError."""
     if first.role != "agent":
         raise SpecError(f"{first.key}: agents alone have revisions that run beside each other")
     # Its queues are there: the first revision has them.

@@ -101,7 +101,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     secrets: dict[str, str] = {}
     """Variables from Secrets: `<secret>/<key>` by variable."""
     internet: bool = False
-    """Whether it may reach any address, except link-local ones, on the ports of HTTPS and of the model endpoint."""
+    """True if it may reach any address, except link-local ones, on the ports of HTTPS and of the model endpoint."""
     hosts: list[str] = []
     """With `cilium`: the hosts that it may reach, beside the endpoints that it is given, as `NAME` or `NAME:PORT`."""
     tools: list[str] = []
@@ -131,7 +131,7 @@ class NatsTls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     secret: str = ""
     """Secret with the key ca.crt of the server's authority; empty: that of the system, or no TLS."""
     client: bool = False
-    """Whether the Secret has tls.crt and tls.key as well, for a server that asks its clients for a certificate."""
+    """True if the Secret has tls.crt and tls.key as well, for a server that asks its clients for a certificate."""
 
 
 class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,7 +207,7 @@ class MemoryService(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The memory service."""
 
     enabled: bool | None = None
-    """Whether there is one; None: where an agent's spec asks for it."""
+    """True if there is one; None: where an agent's spec asks for it."""
     engine: Literal["qdrant", "embedded"] = "qdrant"
     """Where its index is: on the Qdrant server, or in a file on its own volume, with one replica."""
     storage: Storage = Storage()
@@ -230,9 +230,9 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     instance: str = ""
     """What the names of all objects begin with: teams that share a namespace have one each, or all but one do."""
     keda: bool = True
-    """Whether replicas follow the queues (needs KEDA in the cluster)."""
+    """True if replicas follow the queues (needs KEDA in the cluster)."""
     cilium: bool = False
-    """Whether who may leave the cluster reaches named hosts alone (needs Cilium as the cluster's network)."""
+    """True if who may leave the cluster reaches named hosts alone (needs Cilium as the cluster's network)."""
     files: str = ""
     """Where the image has the team's folder; empty: its files travel in a ConfigMap."""
     nats: Nats = Nats()
@@ -263,7 +263,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def embeds_memories(self) -> bool:
-        """Whether the memory service keeps its index itself, on a volume."""
+        """Return whether the memory service keeps its index itself, on a volume."""
         return self.memory_service.engine == "embedded"
 
     def workload(self, key: str) -> Workload:
@@ -391,7 +391,7 @@ def merged_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_names(values: Values, names: list[str]) -> None:
-    """Raises SpecError for a workload that the deployment does not have; a pattern may match none."""
+    """Raise SpecError for a workload that the deployment does not have; a pattern may match none."""
     for key in values.workloads:
         if "*" not in key and key not in names:
             raise SpecError(f"workloads: there is no {key!r}; there are: {', '.join(names)}")
@@ -408,7 +408,7 @@ def port_of(url: str) -> int:
 
 
 def is_address(url: str) -> bool:
-    """Whether the URL's host needs no name server."""
+    """Return whether the URL's host needs no name server."""
     try:
         ip_address(urlsplit(url).hostname or "")
     except ValueError:

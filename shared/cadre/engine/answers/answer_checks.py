@@ -19,7 +19,7 @@ from cadre.spec.policy import is_expression, why_untrue
 
 
 def problem_with(run: Run, answer: Any) -> str | None:
-    """Why the answer does not fit the output schema or an expression; None when it does."""
+    """Return why the answer does not fit the output schema or an expression; None when it does."""
     spec = run.spec
     assert spec is not None
     wrong = misfits(spec.output_schema, for_schema(answer)) if spec.output_schema is not None else []
@@ -65,7 +65,7 @@ def check_calls(run: Run, step: int, answer: Any, arguments: dict[str, Any] | No
 
 
 def is_check(run: Run, call: str) -> bool:
-    """Whether the call is one of those that check the answer in hand."""
+    """Return whether the call is one of those that check the answer in hand."""
     return run.proposal is not None and call in run.proposal.checks
 
 
@@ -76,7 +76,7 @@ def check_event(run: Run, call: str, problem: str) -> ev.AnswerChecked:
 
 
 def verdict(run: Run) -> str | None:
-    """What all checks came to: "" when the answer passed them all, why it did not, or None while one is still to
+    """Return what all checks came to: "" when the answer passed them all, why it did not, or None while one is still to
     come."""
     proposal = run.proposal
     assert proposal is not None
@@ -89,8 +89,9 @@ def verdict(run: Run) -> str | None:
 
 
 def problem_of(result: ToolResult) -> str:
-    """Why the check's result does not let the answer pass; "" when it does. As in Python, nothing, zero and what is
-    empty are false; so is the text `false`, for tools that can answer with text only."""
+    """Return why the check's result does not let the answer pass; "" when it does. As in Python, nothing, zero and what
+    is empty are false; so is the text `false`, for tools that can answer with text only.
+    """
     if result.error is not None:
         return result.error.message
     output = result.output

@@ -17,7 +17,7 @@ LAST_WORD_FAILED = "Error in generating final LLM output: "
 
 
 def final_answer_parameters(run: Run) -> dict[str, Any]:
-    """What `final_answer` takes."""
+    """Return what `final_answer` takes."""
     return last_answer_form(run) or FINAL_ANSWER_SCHEMA
 
 

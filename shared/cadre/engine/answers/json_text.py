@@ -160,7 +160,7 @@ def read_array(content: str, key: str) -> list[Any]:
 
 
 def is_closed(content: str) -> bool:
-    """Whether the answer's JSON can be read and has all its brackets, so that nothing of it was cut off."""
+    """Return whether the answer's JSON can be read and has all its brackets, so that nothing of it was cut off."""
     found, problem = _objects_in(_unfenced(content))
     return bool(found) and not problem and all(one.closed for one in found)
 
@@ -220,7 +220,7 @@ def _objects_in(text: str) -> tuple[list[_ReadObject], str]:
 
 
 def _behind(text: str, at: int) -> int | None:
-    """Where the brackets that begin here are closed again; None where they are not."""
+    """Return where the brackets that begin here are closed again; None where they are not."""
     level = 0
     for bracket in _BRACKET.finditer(text, at):
         level += 1 if bracket[0] in "[{" else -1

@@ -21,7 +21,7 @@ def cut_off(
 
 
 def is_cut_off(error: ErrorInfo | None) -> bool:
-    """Whether a step ended with this error because its answer was cut.
+    """Return whether a step ended with this error because its answer was cut.
 
     With some chat templates an answer that must be a call never ends: such a run leaves its model the choice from
     then on (`Run.truncated`).

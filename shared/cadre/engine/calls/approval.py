@@ -108,7 +108,7 @@ def held_call(run: Run, call: str) -> CallState | None:
 
 
 def decided(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> ev.ApprovalDecided:
-    """What the decision makes true. Raises CallNotAllowed when its correction is a call that cannot be made."""
+    """Return what the decision makes true. Raises CallNotAllowed when its correction is a call that cannot be made."""
     name, arguments = None, None
     if held.pause is not None:
         arguments = decision.arguments if decision.verdict == "corrected" else None
@@ -135,7 +135,7 @@ def decided(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> 
 
 
 def check_answer(pause: CallPause, verdict: Verdict, content: dict[str, Any] | None) -> None:
-    """Raises CallNotAllowed saying what the question of a call wants to be answered with."""
+    """Raise CallNotAllowed saying what the question of a call wants to be answered with."""
     wrong = misfits(pause.unfinished.schema, content or {})
     if verdict != "rejected" and wrong:
         wanted = ", ".join(pause.unfinished.schema.get("properties", {}))
@@ -143,7 +143,7 @@ def check_answer(pause: CallPause, verdict: Verdict, content: dict[str, Any] | N
 
 
 def check_known(held: CallState, know: Sequence[str], arguments: dict[str, Any] | None) -> None:
-    """Raises CallNotAllowed for names in `know` that the call does not have; `arguments` are those of a correction."""
+    """Raise CallNotAllowed for names in `know` that the call does not have; `arguments` are those of a correction."""
     given = held.arguments if arguments is None else arguments
     if unknown := [name for name in know if name not in given]:
         had = ", ".join(given) or "none"
@@ -151,7 +151,7 @@ def check_known(held: CallState, know: Sequence[str], arguments: dict[str, Any] 
 
 
 def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:
-    """Raises CallNotAllowed saying why the calls that a question proposes cannot be changed like this."""
+    """Raise CallNotAllowed saying why the calls that a question proposes cannot be changed like this."""
     calls = proposed_calls(held.arguments) if held.kind == "question" else []
     if not calls:
         raise CallNotAllowed(f"{held.name!r} proposes no calls that could be edited")
@@ -172,7 +172,7 @@ def check_correction(
     deciders: Sequence[str] = (),
     arrival: Arrival | None = None,
 ) -> None:
-    """Raises CallNotAllowed saying why the corrected call cannot be made on the word of these. Without the arrival,
+    """Raise CallNotAllowed saying why the corrected call cannot be made on the word of these. Without the arrival,
     calls of other runs do not count: the run itself decides."""
     name = tool or held.name
     if is_callers(run, held.name) or is_callers(run, name):

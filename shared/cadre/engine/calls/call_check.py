@@ -87,7 +87,7 @@ def _ending(run: Run) -> str:
 
 
 def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
-    """Raises CallNotAllowed unless the run may make this call now."""
+    """Raise CallNotAllowed unless the run may make this call now."""
     schema = input_schema(run, name)
     if schema is None:
         known = ", ".join([*run.tools, *run.members, _ending(run)])
@@ -101,7 +101,7 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
 
 
 def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """Raises CallNotAllowed naming every argument that does not fit the schema."""
+    """Raise CallNotAllowed naming every argument that does not fit the schema."""
     try:
         check = _check_of(schema)
     except ValueError as error:
@@ -150,7 +150,7 @@ def _explain(error: Any, schema: dict[str, Any]) -> str:
 
 
 def check_delegation(run: Run, member: str, *, is_part: bool = False) -> None:
-    """Raises CallNotAllowed when the tree is too deep already, or the member waits for this very run; a part of the
+    """Raise CallNotAllowed when the tree is too deep already, or the member waits for this very run; a part of the
     run's own work is no circle."""
     if run.spec is None or run.task is None:
         return

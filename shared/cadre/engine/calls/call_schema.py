@@ -24,7 +24,7 @@ ANY_ANSWER: Schema = {"type": ["string", "number", "boolean"]}
 
 
 def call_schema(functions: list[dict[str, Any]]) -> Schema:
-    """Returns the schema of `{"function": {"name": …, "arguments": {…}}}` for functions of the API.
+    """Return the schema of `{"function": {"name": …, "arguments": {…}}}` for functions of the API.
 
     Functions that take the same arguments share one branch, and equal definitions are written once.
     """
@@ -37,7 +37,7 @@ def call_schema(functions: list[dict[str, Any]]) -> Schema:
 def call_union(
     functions: list[dict[str, Any]], definitions: Schema, under: str = "arguments"
 ) -> list[Schema]:
-    """Returns the schemas of `{"name": …, under: …}` for functions by `name` and `parameters`, one for all that
+    """Return the schemas of `{"name": …, under: …}` for functions by `name` and `parameters`, one for all that
     take the same. What they refer to is added to `definitions`."""
     names: dict[bytes, list[str]] = {}
     shapes: dict[bytes, Schema] = {}

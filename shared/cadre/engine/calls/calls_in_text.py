@@ -67,7 +67,7 @@ class NoCall(ReadingError):
 
 
 def schemas_of(run: Run) -> SchemaOf:
-    """What the functions take that the run may call now."""
+    """Return what the functions take that the run may call now."""
 
     def find(name: str) -> Schema | None:
         found = input_schema(run, name)
@@ -169,7 +169,7 @@ def _mended(text: str, parameters: list[str]) -> dict[str, Any] | None:
 
 
 def _takes(name: str, schema: Schema | None, arguments: dict[str, Any]) -> bool:
-    """Whether these are parameters that the function really has, with values that fit."""
+    """Return whether these are parameters that the function really has, with values that fit."""
     if schema is None or not arguments.keys() <= schema.get("properties", {}).keys():
         return False
     try:
@@ -180,7 +180,9 @@ def _takes(name: str, schema: Schema | None, arguments: dict[str, Any]) -> bool:
 
 
 def _declares(about: Any, value: Any) -> bool:
-    """Whether a value is nothing but what the schema of its parameter says, or what stands for it in an example."""
+    """Return whether a value is nothing but what the schema of its parameter says, or what stands for it in an
+    example.
+    """
     if not isinstance(about, dict):
         return False
     if isinstance(value, dict):
@@ -195,7 +197,7 @@ def _declares(about: Any, value: Any) -> bool:
 
 
 def _looks_declared(value: Any) -> bool:
-    """Whether a value reads as a JSON Schema, or as those of arguments by their names."""
+    """Return whether a value reads as a JSON Schema, or as those of arguments by their names."""
     if not isinstance(value, dict) or not value:
         return False
     kinds = value.get("type")

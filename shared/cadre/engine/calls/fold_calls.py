@@ -94,7 +94,7 @@ def _go_on(run: Run, call: CallState, pause: CallPause, event: Opening, n: int, 
 
 
 def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
-    """Makes a person's decision true of the held call."""
+    """Make a person's decision true of the held call."""
     call = _find(run, event.call)
     if call is None:
         return
@@ -116,7 +116,7 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
 
 
 def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> ErrorInfo | None:
-    """What whoever asked for the call reads in place of its result; None when a result is still to come."""
+    """Return what whoever asked for the call reads in place of its result; None when a result is still to come."""
     if isinstance(event, ev.CallTimedOut):
         effect = "It was not made." if event.code == "away" else "Whether it has had any effect is unknown."
         text = f"Error executing tool {call.name!r}: {no_answer(event)}. {effect}"
@@ -175,7 +175,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
 
 
 def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
-    """Gives up a call that took too long, and has its worker told."""
+    """Give up a call that took too long, and has its worker told."""
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return
@@ -186,7 +186,7 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
 
 
 def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
-    """Gives up a call that nobody needs any more, and has its worker told."""
+    """Give up a call that nobody needs any more, and has its worker told."""
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return
@@ -258,7 +258,7 @@ def failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
 
 
 def _send_next(run: Run, n: int, at: float) -> None:
-    """Sends as many of the calls that wait for their turn as may be under way at once; of serial tools only the first
+    """Send as many of the calls that wait for their turn as may be under way at once; of serial tools only the first
     that is open, be it held or unfinished."""
     assert run.current is not None
     limit = run.spec.limits.parallel if run.spec else 1
@@ -295,7 +295,7 @@ def _with_correction(call: CallState, text: str) -> str:
 
 
 def _short(run: Run, text: str) -> str:
-    """What goes beyond the agent's limit is cut, and beyond the call's share of what one step may take up."""
+    """Return what goes beyond the agent's limit is cut, and beyond the call's share of what one step may take up."""
     if run.spec is None:
         return text
     calls = len(run.current.calls) if run.current is not None else 1
@@ -303,5 +303,5 @@ def _short(run: Run, text: str) -> str:
 
 
 def _clipped(run: Run, error: ErrorInfo) -> ErrorInfo:
-    """What went wrong is an observation too, and as long as a tool likes."""
+    """Return what went wrong is an observation too, and as long as a tool likes."""
     return error.saying(_short(run, error.message))

@@ -20,7 +20,7 @@ _REMEMBERED = 32
 
 
 def note_outcome(run: Run, call: CallState) -> None:
-    """Counts what a call came to; called when it has its observation."""
+    """Count what a call came to; called when it has its observation."""
     if _waits(call.name):
         run.repeated.clear()
         return
@@ -36,7 +36,7 @@ def note_outcome(run: Run, call: CallState) -> None:
 
 
 def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | None:
-    """Why this call is not made once more; None when it may be."""
+    """Return why this call is not made once more; None when it may be."""
     limit = run.spec.limits.repeats if run.spec is not None else 0
     if not limit or not run.repeated:
         return None
@@ -61,12 +61,12 @@ def _how_to_wait(run: Run) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _waits(name: str) -> bool:
-    """Whether a tool or member waits, by the words of its name: `wait`, `wait_for_payment`."""
+    """Return whether a tool or member waits, by the words of its name: `wait`, `wait_for_payment`."""
     return not {"wait", "waits", "sleep"}.isdisjoint(re.split(r"[\W_]+", name.casefold()))
 
 
 def is_stuck(run: Run, refused: int) -> ErrorInfo | None:
-    """Why the run ends now that `refused` more calls were refused; None when it may go on."""
+    """Return why the run ends now that `refused` more calls were refused; None when it may go on."""
     limit = run.spec.limits.repeats if run.spec is not None else 0
     if not limit or not refused or run.refused_repeats + refused < limit:
         return None
@@ -75,7 +75,7 @@ def is_stuck(run: Run, refused: int) -> ErrorInfo | None:
 
 
 def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorInfo) -> ErrorInfo | None:
-    """Why a call that cannot be made is not judged once more; None when it may be."""
+    """Return why a call that cannot be made is not judged once more; None when it may be."""
     limit = _most_mistakes(run)
     if not limit:
         return None
@@ -88,7 +88,7 @@ def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorIn
 
 
 def is_failing_alike(run: Run, action: str, error: ErrorInfo) -> ErrorInfo | None:
-    """Why the run ends with a step of this action (`action_in`) and this error; None when it may go on."""
+    """Return why the run ends with a step of this action (`action_in`) and this error; None when it may go on."""
     limit = _most_mistakes(run)
     before = run.steps[-(limit - 1) :] if limit > 1 else []
     alike = [
@@ -103,13 +103,13 @@ def is_failing_alike(run: Run, action: str, error: ErrorInfo) -> ErrorInfo | Non
 
 
 def action_in(step: ActionStep) -> str:
-    """What a step did, whatever words the model put around it; its answer where nothing was made of that."""
+    """Return what a step did, whatever words the model put around it; its answer where nothing was made of that."""
     account = account_of(step)
     return account.written if account is not None else step.content
 
 
 def _most_mistakes(run: Run) -> int:
-    """How often the same mistake may be made; 0 is no bound."""
+    """Return how often the same mistake may be made; 0 is no bound."""
     return run.spec.limits.repeats if run.spec is not None and kind_of(run).guided else 0
 
 

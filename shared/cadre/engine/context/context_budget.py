@@ -92,38 +92,41 @@ def _corrected(run: Run, space: int) -> int:
 
 
 def may_have_room(run: Run) -> bool:
-    """Whether instructions and tools leave room for more, as far as anybody can tell before the model has counted."""
+    """Return whether instructions and tools leave room for more, as far as anybody can tell before the model has
+    counted.
+    """
     unknown = run.counted is None and not run.overflows
     return run.fixed_tokens <= limit(run) * (_TIMES_TOO_HIGH if unknown else 1)
 
 
 def known_room(run: Run) -> int:
-    """What the spec claims, as far as the endpoint has not said otherwise. Refused again and again, a request shrinks
-    faster and faster: a context may be claimed to be many times what it is."""
+    """Return what the spec claims, as far as the endpoint has not said otherwise. Refused again and again, a request
+    shrinks faster and faster: a context may be claimed to be many times what it is.
+    """
     claimed = room(run.spec, run.context) if run.spec is not None else 0
     least = claimed if run.refused_tokens is None else min(claimed, run.refused_tokens)
     return int(least / TIGHTENING**run.overflows) if _is_guessed(run) else least
 
 
 def _is_guessed(run: Run) -> bool:
-    """Whether a refusal has left open how much is too long."""
+    """Return whether a refusal has left open how much is too long."""
     return run.refused_tokens is not None or (run.overflows > 0 and run.context is None)
 
 
 def note_count(run: Run, tokens: int, answer: int) -> None:
-    """Corrects the estimate by the model's count of its request; `answer` is what its answer weighs."""
+    """Correct the estimate by the model's count of its request; `answer` is what its answer weighs."""
     estimate = run.fixed_tokens + run.tokens - answer
     if _TIMES_WHOLE * tokens >= estimate and not _lacks_cached(run.counted, estimate, tokens):
         run.counted = Counted(estimate, tokens)
 
 
 def _lacks_cached(before: Counted | None, estimate: int, tokens: int) -> bool:
-    """Whether a request that has grown is said to have shrunk: some endpoints leave out what they had cached."""
+    """Return whether a request that has grown is said to have shrunk: some endpoints leave out what they had cached."""
     return before is not None and estimate >= before.estimate and tokens < before.tokens
 
 
 def note_refusal(run: Run, refused: ev.ContextOverflowed) -> None:
-    """Corrects the estimate by what an endpoint has said of a request that it refused as too long."""
+    """Correct the estimate by what an endpoint has said of a request that it refused as too long."""
     of_summary = run.model is not None and run.model.purpose == SUMMARY
     # A summary's request is cut to the limit.
     asked = limit(run) if of_summary else run.fixed_tokens + run.tokens
@@ -158,7 +161,7 @@ def message_of(step: MessageStep, run: Run) -> str:
 
 
 def weight_of_unread(run: Run) -> int:
-    """What the next model call adds by the messages that it takes along."""
+    """Return what the next model call adds by the messages that it takes along."""
     return sum(weights_of(run.unread, run)) if run.unread else 0
 
 
@@ -345,7 +348,7 @@ def _tokens(value: Any) -> int:
 
 
 def to_cover(run: Run, unread: Sequence[MessageStep] = ()) -> int | None:
-    """How many steps of the memory the next summary covers; None when it would cover nothing new. `unread` are
+    """Return how many steps of the memory the next summary covers; None when it would cover nothing new. `unread` are
     messages that its request makes steps of the memory."""
     first = run.summary.covers if run.summary is not None else 0
     steps, always = [*run.steps, *unread], pinned(run)

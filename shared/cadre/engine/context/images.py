@@ -47,7 +47,7 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
 
 
 def note_images(run: Run, event: ev.AnyEvent) -> None:
-    """Adds what an event shows to the step in work; what comes for none, or too late, is not shown."""
+    """Add what an event shows to the step in work; what comes for none, or too late, is not shown."""
     if run.current is None or not (images := shown_by(run, event)):
         return
     if isinstance(event, ev.ToolAnswered | ev.DelegateFinished):

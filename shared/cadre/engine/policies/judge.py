@@ -287,7 +287,9 @@ def _carries(run: Run, text: Any, tool: str) -> bool:
 
 
 def _defaults(run: Run, name: str) -> dict[str, Any]:
-    """What the tool or member takes for arguments that the model leaves out: a rule may ask about them as well."""
+    """Return what the tool or member takes for arguments that the model leaves out: a rule may ask about them as
+    well.
+    """
     properties = (input_schema(run, name) or {}).get("properties", {})
     return {key: schema["default"] for key, schema in properties.items() if "default" in schema}
 

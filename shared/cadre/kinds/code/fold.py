@@ -36,7 +36,7 @@ def state_of(run: Run) -> CodeState:
 
 
 def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
-    """Makes the event true of the kind's part of the run."""
+    """Make the event true of the kind's part of the run."""
     match event:
         case ev.RunAccepted():
             left = _variables_left(run)

@@ -60,7 +60,7 @@ class CodeKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     def act(self, draft: Draft, reply: ModelReplied) -> None:
-        """Hands the block that the model wrote to a sandbox."""
+        """Hand the block that the model wrote to a sandbox."""
         try:
             code = read_code(reply.content, code_of(draft.spec))
         except ReadingError as error:
@@ -111,7 +111,7 @@ class CodeKind(Stepwise):
         self.go_on(draft, own.error if isinstance(own, CodeStep) else None)
 
     def _unknown(self, run: Run, value: Any, references: list[str]) -> ErrorInfo | None:
-        """Why the code may not pass on the value; None when it may."""
+        """Return why the code may not pass on the value; None when it may."""
         ref = not_given(state_of(run), value, references)
         if ref is None:
             return None
@@ -120,7 +120,7 @@ class CodeKind(Stepwise):
         )
 
     def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
-        """Why the run ends with so many more calls, and bytes stored; None when it goes on."""
+        """Return why the run ends with so many more calls, and bytes stored; None when it goes on."""
         budget, left = run.budget, share(run, 1)
         if budget is None or left is None:
             return None
@@ -222,11 +222,11 @@ class CodeKind(Stepwise):
         )
 
     def reads_calls(self, run: Run) -> bool:
-        """What the block's calls came to is read by the code alone."""
+        """Return what the block's calls came to is read by the code alone."""
         return state_of(run).work is None
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
-        """What is missing would be put there for a block that only lacks its end."""
+        """Return what is missing would be put there for a block that only lacks its end."""
         code = code_of(spec)
         try:
             is_cut = not code.structured and is_open(reply.content, code)
@@ -236,7 +236,7 @@ class CodeKind(Stepwise):
 
 
 def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
-    """Whether the sandbox owes this; a second sandbox's answer to the same question is not awaited any more."""
+    """Return whether the sandbox owes this; a second sandbox's answer to the same question is not awaited any more."""
     work = state_of(run).work
     return (
         work is not None
@@ -379,7 +379,7 @@ def not_given(state: CodeState, output: Any, references: list[str]) -> str | Non
 
 
 def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
-    """Adds to the state what the event gives the run, and what its code has used by it."""
+    """Add to the state what the event gives the run, and what its code has used by it."""
     match event:
         case ev.RunAccepted():
             steps = [

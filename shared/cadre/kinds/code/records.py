@@ -162,7 +162,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 
 def facts(spec: Any) -> Facts:
-    """What follows from a spec: its runs are those of plans where it carries one out."""
+    """Return what follows from a spec: its runs are those of plans where it carries one out."""
     return section.facts(spec, decided_by(spec))._replace(task=task_prompt(spec))
 
 

@@ -37,8 +37,9 @@ def code_of(spec: Any) -> CodeSpec:
 
 
 def facts(spec: Any, kind: str) -> Facts:
-    """What follows from a spec whose runs `kind` decides: sandboxes of its pool, with the modules that it imports, and
-    a schema where answers are structured, or the last one is held to one."""
+    """Return what follows from a spec whose runs `kind` decides: sandboxes of its pool, with the modules that it
+    imports, and a schema where answers are structured, or the last one is held to one.
+    """
     code = code_of(spec)
     return Facts(
         kind,
@@ -61,7 +62,7 @@ def prompt_file(spec: Any) -> str:
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
-    """What the model is told about the form of its code: all that it may import, and the tags around a block."""
+    """Return what the model is told about the form of its code: all that it may import, and the tags around a block."""
     code = code_of(spec)
     return {
         "authorized_imports": list(dict.fromkeys([*BASE_IMPORTS, *code.imports])),
@@ -71,7 +72,7 @@ def prompt_terms(spec: Any) -> dict[str, Any]:
 
 
 def check(spec: Any) -> None:
-    """Raises SpecError for a section that cannot hold, and for names that the agent's code has already."""
+    """Raise SpecError for a section that cannot hold, and for names that the agent's code has already."""
     code = code_of(spec)
     bounds = (
         ("code.limits.seconds", code.limits.seconds, 0.1),

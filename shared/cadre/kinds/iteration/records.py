@@ -24,7 +24,7 @@ class IterationSection(Section, frozen=True, kw_only=True, omit_defaults=True):
     iterations: int | None = None
     """The number of model calls that a run may take, in place of `limits.max_steps`."""
     think: bool = True
-    """Whether the model may call `think`."""
+    """True if the model may call `think`."""
 
 
 class JsonFormRefused(JournalEvent, frozen=True, tag="iteration.form_refused"):
@@ -49,7 +49,9 @@ SYSTEM_TERMS = "goals constraints custom_instructions tools managed_agents"
 
 
 def facts(spec: Any, section: IterationSection) -> Facts:
-    """What follows from a spec: a schema where each answer is held to one (`model.structured`, or `calls: schema`)."""
+    """Return what follows from a spec: a schema where each answer is held to one (`model.structured`, or `calls:
+    schema`).
+    """
     form = spec.model.structured
     held = form == "schema" or (form == "auto" and spec.model.calls == "schema")
     return Facts(
@@ -78,7 +80,7 @@ def texts_of(kind: str, section: IterationSection) -> list[tuple[str, Any]]:
 
 
 def check_section(spec: Any, kind: str, section: IterationSection) -> None:
-    """Raises SpecError for a section that cannot hold."""
+    """Raise SpecError for a section that cannot hold."""
     check_bounds(spec.name, [(f"{kind}.iterations", section.iterations, 1)])
     for key, texts in texts_of(kind, section):
         if not all(isinstance(text, str) and text.strip() for text in texts):

@@ -39,7 +39,7 @@ def step_messages(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
 
 
 def thought_messages(thought: str, prompts: Prompts) -> list[ChatMessage]:
-    """What came of `think`, behind the answer that called it."""
+    """Return what came of `think`, behind the answer that called it."""
     return [user(_result(THINK, thought, prompts))]
 
 
@@ -108,24 +108,24 @@ class Iteration(NamedTuple):
 
     @property
     def question(self) -> str:
-        """What is to be thought about."""
+        """Return what is to be thought about."""
         return as_text(self.arguments.get("task_description") or next(iter(self.arguments.values()), ""))
 
     @property
     def response(self) -> Any:
-        """What `finish` was given; without it, what the model thought."""
+        """Return what `finish` was given; without it, what the model thought."""
         if "response" in self.arguments:
             return self.arguments["response"]
         return self.thoughts.get("text") or self.thoughts.get("speak") or ""
 
 
 def takes_own(name: str) -> Schema | None:
-    """What the tools of the kinds themselves take."""
+    """Return what the tools of the kinds themselves take."""
     return _OWN.get(plain_name(name))
 
 
 def read_iteration(content: str, schema_of: SchemaOf = takes_own) -> Iteration:
-    """Reads an answer. Raises ReadingError with what is wrong, and the form wanted."""
+    """Read an answer. Raises ReadingError with what is wrong, and the form wanted."""
     try:
         return _iteration(read_object(content, "tool", "thoughts", "name", "function"), schema_of)
     except ReadingError as error:
@@ -169,7 +169,7 @@ def _thoughts(given: Any) -> dict[str, str]:
 
 
 def is_whole(content: str) -> bool:
-    """Whether an answer that was cut at the limit of tokens is whole in what it asks for."""
+    """Return whether an answer that was cut at the limit of tokens is whole in what it asks for."""
     try:
         read_iteration(content)
     except ReadingError:
@@ -183,7 +183,7 @@ def last_action(steps: Sequence[Step]) -> ActionStep | None:
 
 
 def thinking_question(step: ActionStep | None) -> str | None:
-    """What is to be thought through behind the step; None where nothing is."""
+    """Return what is to be thought through behind the step; None where nothing is."""
     if step is None or step.calls or step.error is not None:
         return None
     try:
@@ -213,7 +213,7 @@ def name_in_toolset(run: Run, name: str) -> str:
 
 
 def offered_schemas(run: Run) -> SchemaOf:
-    """What the tools of an iteration take, by the names that the model may give them."""
+    """Return what the tools of an iteration take, by the names that the model may give them."""
     return lambda name: takes_own(name) or input_schema(run, name_in_toolset(run, name))
 
 

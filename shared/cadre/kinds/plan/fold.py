@@ -41,7 +41,7 @@ def state_of(run: Run) -> PlanState:
 
 
 def fold_plan(run: Run, event: JournalEvent) -> None:
-    """Makes the event true of the kind's part of the run."""
+    """Make the event true of the kind's part of the run."""
     if isinstance(event, ev.RunAccepted):
         run.own = resumed(event.prefix)
         return
@@ -54,7 +54,7 @@ def fold_plan(run: Run, event: JournalEvent) -> None:
 
 
 def resumed(prefix: Iterable[Step]) -> PlanState:
-    """Where a fork begins: with the plan at the end of the last step that it takes over."""
+    """Return where a fork begins: with the plan at the end of the last step that it takes over."""
     notes = [step.own for step in prefix if isinstance(step, ActionStep) and isinstance(step.own, PlanNote)]
     if not notes:
         return PlanState()

@@ -371,7 +371,7 @@ def _shown(run: Run, state: PlanState, item: PlanItem) -> dict[str, Any]:
 
 
 def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
-    """What the steps and the result expect and what does not hold; a plan that a model makes is checked then."""
+    """Yield what the steps and the result expect and what does not hold; a plan that a model makes is checked then."""
     section = plan_of(spec)
     steps = numbered(section.steps, section.most)
     names: dict[str, Typed] = {f"step_{step.step}": _result_of(step, reach) for step in steps}
@@ -423,7 +423,7 @@ def strange_steps(run: Run, steps: Iterable[PlanStep]) -> list[PlanStep]:
 
 
 def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
-    """Raises PlanError for a step that nobody can do, or whose arguments can be seen to be wrong."""
+    """Raise PlanError for a step that nobody can do, or whose arguments can be seen to be wrong."""
     known = [EXECUTE, *run.tools, *run.members]
     for step in steps:
         if strange_steps(run, [step]):
@@ -437,7 +437,7 @@ def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
 
 
 def _check_arguments(run: Run, step: PlanStep) -> None:
-    """Raises PlanError where what the action takes is known, and no template may become anything."""
+    """Raise PlanError where what the action takes is known, and no template may become anything."""
     schema = input_schema(run, step.action) if step.action != EXECUTE else None
     if schema is None or check_template(step.args):
         return

@@ -19,7 +19,7 @@ from cadre.spec.names import check_bounds
 
 
 def check(spec: Any) -> None:
-    """Raises SpecError for a section that cannot hold."""
+    """Raise SpecError for a section that cannot hold."""
     section = plan_of(spec)
     if section.direct is not None or (spec.kind != KIND and section == PlanSpec()):
         return

@@ -90,9 +90,9 @@ class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True)
     steps: list[str | PlanStep] = []
     """The plan, where it is always the same; a text is a step that the agent carries out itself."""
     planning: bool = True
-    """Whether a model makes the plan where none is given; otherwise it is one step that does the task."""
+    """True if a model makes the plan where none is given; otherwise it is one step that does the task."""
     approve_plan: bool = False
-    """Whether a person must agree to each plan before anything of it is done."""
+    """True if a person must agree to each plan before anything of it is done."""
     replans: int = 2
     """How often a plan may be made anew after a step has failed."""
     tries: int = 3
@@ -100,7 +100,7 @@ class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True)
     most: int = 30
     """The most steps that a plan may have."""
     conclude: bool = False
-    """Whether the model writes the answer from all results; otherwise it is the last step's."""
+    """True if the model writes the answer from all results; otherwise it is the last step's."""
     result: str | ResultCall | None = None
     """What makes the answer of the result: a template over `result` and the steps' results, or a tool."""
     direct: WholePlan | None = None
@@ -128,7 +128,7 @@ def task_prompt(spec: Any) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
-    """Who the agent is; its own prompt wins, once its templates have their values."""
+    """Return who the agent is; its own prompt wins, once its templates have their values."""
     section = plan_of(spec)
     is_filled = section.direct is not None or not check_template(section.prompt.system)
     return {

@@ -87,7 +87,7 @@ def _needs(step: PlanStep, before: Iterable[int]) -> list[int]:
 
 
 def _check_order(steps: Sequence[PlanStep]) -> None:
-    """Raises PlanError where steps need each other in a circle."""
+    """Raise PlanError where steps need each other in a circle."""
     left = {step.step: set(step.needs or []) for step in steps}
     while left:
         free = [number for number, needs in left.items() if not needs & left.keys()]

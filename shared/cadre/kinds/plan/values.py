@@ -35,12 +35,12 @@ def task_fields(run: Run) -> dict[str, Any]:
 
 
 def objective_of(run: Run) -> str:
-    """What the run is to reach."""
+    """Return what the run is to reach."""
     return observation_of(task_fields(run)["objective"])
 
 
 def values_of(run: Run, items: Iterable[PlanItem]) -> dict[str, Any]:
-    """What templates read: the task, and the results of these items that are done."""
+    """Return what templates read: the task, and the results of these items that are done."""
     assert run.task is not None
     given = {name: value for name, value in run.task.inputs.items() if name != PLAN}
     values = {"task": run.task.task, "objective": objective_of(run), "inputs": given}
@@ -66,7 +66,7 @@ def needed(items: Iterable[PlanItem], item: PlanItem) -> list[PlanItem]:
 
 
 def call_of(run: Run, items: list[PlanItem], item: PlanItem) -> RequestedCall | RunPart | ErrorInfo:
-    """What the item is carried out by; an error where one of its templates has no value."""
+    """Return what the item is carried out by; an error where one of its templates has no value."""
     before, step = needed(items, item), item.plan
     values = values_of(run, before)
     try:
@@ -119,7 +119,7 @@ def part_of(run: Run, items: list[PlanItem], item: PlanItem) -> dict[str, Any]:
 
 
 def _whole(run: Run, items: list[PlanItem], item: PlanItem) -> WholePlan:
-    """What the model of the item's run reads of the task and the plan, within its share of the room there is.
+    """Return what the model of the item's run reads of the task and the plan, within its share of the room there is.
 
     It says nothing of what the others have come to: that would differ when the task is sent once more."""
     room, objective = known_room(run) // 8, objective_of(run)
@@ -153,7 +153,7 @@ def told_items(run: Run, items: list[PlanItem]) -> list[str]:
 
 
 def doing_of(item: PlanItem) -> str:
-    """What the item does, in words or else by its arguments."""
+    """Return what the item does, in words or else by its arguments."""
     return item.plan.task or observation_of(item.plan.args)
 
 

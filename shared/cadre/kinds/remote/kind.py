@@ -301,7 +301,7 @@ def state_of(run: Run) -> RemoteState:
 
 
 def _is_change(state: RemoteState, told: RemoteUpdated) -> bool:
-    """Whether more than words has changed: then the next question follows soon."""
+    """Return whether more than words has changed: then the next question follows soon."""
     return bool(state.unsent or state.unreachable_since) or (told.state, told.task) != (
         state.state,
         state.task,
@@ -309,7 +309,7 @@ def _is_change(state: RemoteState, told: RemoteUpdated) -> bool:
 
 
 def _task_of(closed: ev.AnyEvent) -> RemoteTask | None:
-    """What the event tells of the task; None when nothing."""
+    """Return what the event tells of the task; None when nothing."""
     try:
         return msgspec.convert(closed.output, RemoteTask) if isinstance(closed, ev.ToolAnswered) else None
     except msgspec.ValidationError:

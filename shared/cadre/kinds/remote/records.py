@@ -120,7 +120,7 @@ def remote_of(spec: Any) -> RemoteSection:
 
 
 def check(spec: Any) -> None:
-    """Raises SpecError for a section that cannot hold."""
+    """Raise SpecError for a section that cannot hold."""
     section = remote_of(spec)
     bounds = (("remote.poll", section.poll, 1.0), ("remote.absence", section.absence, 0.0))
     check_bounds(spec.name, bounds)

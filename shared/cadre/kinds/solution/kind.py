@@ -207,7 +207,7 @@ def state_of(run: Run) -> SolutionState:
 
 
 def _null_fits(run: Run) -> bool:
-    """Whether nothing at all is an answer: the schema says so, and `Answer` checks it."""
+    """Return whether nothing at all is an answer: the schema says so, and `Answer` checks it."""
     return run.spec is not None and run.spec.output_schema is not None
 
 
@@ -222,7 +222,7 @@ def _is_question(run: Run, call: str) -> bool:
 
 
 def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:
-    """What the model reads of a person's word beside what came of the calls."""
+    """Return what the model reads of a person's word beside what came of the calls."""
     if event.verdict in ("rejected", "expired"):
         return ""
     said = f" They said: {event.feedback}" if event.feedback else ""
@@ -290,7 +290,7 @@ def hold_solution(draft: Draft, proposed: Solution) -> bool:
 
 
 def policy_problems(spec: AgentSpec) -> Iterator[ContractProblem]:
-    """What the policy over solutions reads in vain."""
+    """Yield what the policy over solutions reads in vain."""
     expression = expression_of(solution_of(spec).approve)
     if expression is None:
         return

@@ -55,7 +55,7 @@ def solution_of(spec: Any) -> SolutionSpec:
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
-    """What the model is told of each implicit activity, one line each."""
+    """Return what the model is told of each implicit activity, one line each."""
     return {"implicit": [_told_of(name, one) for name, one in solution_of(spec).implicit.items()]}
 
 
@@ -65,7 +65,7 @@ def _told_of(name: str, activity: ImplicitActivity) -> str:
 
 
 def check(spec: Any) -> None:
-    """Raises SpecError for a section that cannot hold."""
+    """Raise SpecError for a section that cannot hold."""
     section = solution_of(spec)
     where = "solution"
     check_bounds(spec.name, [("solution.tries", section.tries, 1)])

@@ -32,7 +32,7 @@ _NULL: Schema = {"type": "null"}
 
 
 def solution_schema(run: Run) -> Schema:
-    """Returns the schema of `{"solution": {"calls": […], "output": …}}` for what is in reach of the run now."""
+    """Return the schema of `{"solution": {"calls": […], "output": …}}` for what is in reach of the run now."""
     assert run.spec is not None
     definitions: Schema = {}
     tools = [
@@ -100,7 +100,7 @@ def without_nulls(schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def allows_null(schema: Schema) -> bool:
-    """Whether the schema says that null fits; one that says nothing of types lets it pass."""
+    """Return whether the schema says that null fits; one that says nothing of types lets it pass."""
     if "anyOf" in schema:
         return any(map(allows_null, schema["anyOf"]))
     kinds = schema.get("type")

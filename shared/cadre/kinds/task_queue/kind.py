@@ -212,7 +212,7 @@ def _section(run: Run) -> TaskQueueSpec:
 
 
 def _question(steps: Sequence[Step], state: QueueState) -> str | None:
-    """What is to be thought through behind the steps; None where nothing is."""
+    """Return what is to be thought through behind the steps; None where nothing is."""
     last = last_action(steps)
     own = last.own if last is not None else None
     is_analysis = isinstance(own, QueueStep) and own.stage == "analyse" and not own.events
@@ -251,7 +251,7 @@ def _next(draft: Draft, error: ErrorInfo | None = None) -> None:
 
 
 def _came_to_nothing(run: Run, state: QueueState) -> bool:
-    """Whether no call was ever made and no task answered, so that there is nothing to conclude from."""
+    """Return whether no call was ever made and no task answered, so that there is nothing to conclude from."""
     steps = [*run.steps, run.current]
     calls = [call for step in steps if isinstance(step, ActionStep) for call in step.calls]
     failed = all(task.failed for task in state.done)

@@ -29,7 +29,7 @@ QUEUE_EVENTS = (QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerRefused,
 
 
 def take(state: QueueState, event: JournalEvent, section: TaskQueueSpec) -> None:
-    """Makes the event true of the queue."""
+    """Make the event true of the queue."""
     match event:
         case QueueChanged():
             state.pending, state.tries = list(event.pending), 0
@@ -67,7 +67,7 @@ def rebuilt(steps: Sequence[Step], section: TaskQueueSpec) -> QueueState:
 
 
 def _behind(state: QueueState, stage: Stage, section: TaskQueueSpec) -> Stage:
-    """What comes behind a stage, with the queue as it is."""
+    """Return what comes behind a stage, with the queue as it is."""
     if not state.pending:
         return "conclude"
     orders = stage == "create" and section.prioritize and len(state.pending) > 1
@@ -167,7 +167,7 @@ def edited_tasks(
 
 
 def _begun(state: QueueState) -> int:
-    """How many of the pending tasks are begun: the first, while somebody is at it."""
+    """Return how many of the pending tasks are begun: the first, while somebody is at it."""
     return 1 if state.stage == "analyse" and state.pending else 0
 
 

@@ -33,9 +33,9 @@ class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_
     tries: int = 3
     """How often a task, or an answer that cannot be read, is tried before it counts as failed."""
     create: bool = True
-    """Whether the model may add a task after each that is done."""
+    """True if the model may add a task after each that is done."""
     prioritize: bool = True
-    """Whether the model orders the pending tasks after each that is done."""
+    """True if the model orders the pending tasks after each that is done."""
 
 
 def _queue_lines(why: str, pending: Sequence[str], added: Sequence[str]) -> list[str]:

@@ -100,7 +100,7 @@ def _question(run: Run, purpose: str, state: QueueState, chat: Chat) -> str:
 
 
 def _offered(run: Run) -> str:
-    """What the tasks can be done with: each tool and member on a line."""
+    """Return what the tasks can be done with: each tool and member on a line."""
     tools = [(tool.name, tool.description) for tool in run.tools.values()]
     members = [(member.name, member.description) for member in run.members.values()]
     return "\n".join(f"- {name}: {about}" for name, about in tools + members)

@@ -33,7 +33,7 @@ _ARGUMENTS = re.compile(r"[\"'](?:arguments|args|parameters)[\"']\s*:|<(?:arg_ke
 
 
 def _any(name: str) -> Schema | None:
-    """What any function may take, to see whether an answer is whole."""
+    """Return what any function may take, to see whether an answer is whole."""
     return {"type": "object"}
 
 

@@ -15,7 +15,7 @@ STEPWISE: Mapping[str, str] = {
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
-    """How the model is to write its calls."""
+    """Return how the model is to write its calls."""
     return {"calls": spec.model.calls}
 
 

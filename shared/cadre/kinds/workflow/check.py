@@ -39,7 +39,7 @@ _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def check(spec: Any) -> None:
-    """Raises SpecError for a workflow that cannot work; agents of other kinds have none."""
+    """Raise SpecError for a workflow that cannot work; agents of other kinds have none."""
     workflow = workflow_of(spec)
     if spec.kind != KIND:
         if workflow != WorkflowSpec():

@@ -40,7 +40,7 @@ _UNDONE = {"step": _TEXT, "undo": _TEXT, "result": {}}
 
 
 def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
-    """What the steps expect and what does not hold."""
+    """Yield what the steps expect and what does not hold."""
     steps = workflow_of(spec).steps
     names = {**_types_of(steps, reach), "inputs": inputs_type(spec)}
     items = _items_of(steps, names)
@@ -71,7 +71,7 @@ def inputs_of_steps(spec: AgentSpec) -> TaskInputs:
 
 
 def _types_of(steps: Mapping[str, WorkflowStep], reach: TeamReach) -> dict[str, Typed]:
-    """What is known of the values that templates and conditions may read."""
+    """Return what is known of the values that templates and conditions may read."""
     return {
         "task": shape_of(_TEXT, "the task"),
         "error": _object(_FAILED, "an error"),
@@ -102,7 +102,7 @@ def _object(properties: dict[str, Any], source: str) -> Typed:
 
 
 def _items_of(steps: Mapping[str, WorkflowStep], names: Mapping[str, Typed]) -> dict[str, Typed]:
-    """What is known of `item`, by step: of those that are done for the items of one list alone."""
+    """Return what is known of `item`, by step: of those that are done for the items of one list alone."""
     found: dict[str, list[Typed]] = {}
     for step in steps.values():
         action = action_of(step)
@@ -134,7 +134,7 @@ def _of_arguments(action: ToolAction, callee: Callee) -> Iterator[tuple[str, str
 
 
 def _unread(action: Any, reach: TeamReach) -> Iterator[tuple[str, str]]:
-    """What a member is given and does not read."""
+    """Yield what a member is given and does not read."""
     if isinstance(action, AgentAction) and action.name in reach.agents:
         inputs = inputs_of(reach.agents[action.name])
         for name in action.inputs.keys() - inputs.needed - inputs.known if not inputs.takes_any else ():

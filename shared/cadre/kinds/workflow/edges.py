@@ -87,7 +87,7 @@ def reached_from(steps: Mapping[str, WorkflowStep], starts: Iterable[str]) -> di
 
 
 def may_end(step: WorkflowStep) -> bool:
-    """Whether the workflow may end with the step, without an error."""
+    """Return whether the workflow may end with the step, without an error."""
     action = action_of(step)
     if isinstance(action, EndAction):
         return True

@@ -34,7 +34,7 @@ def state_of(run: Run) -> WorkflowState:
 
 
 def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
-    """Makes the event true of the kind's part of the run."""
+    """Make the event true of the kind's part of the run."""
     state = state_of(run)
     if isinstance(event, ev.RunAccepted):
         run.own = resumed(event.prefix) if event.prefix else WorkflowState()
@@ -66,13 +66,13 @@ def _with_parts(run: Run, state: WorkflowState) -> WorkflowState:
 
 
 def _counts(run: Run, call: str) -> bool:
-    """Whether a report is an answer that the step in work has waited for."""
+    """Return whether a report is an answer that the step in work has waited for."""
     calls = run.current.calls if run.current is not None else []
     return any(one.id == call and one.observation is not None and one.error is None for one in calls)
 
 
 def resumed(prefix: list[Any]) -> WorkflowState:
-    """Where a fork begins: the steps that it takes over have their results."""
+    """Return where a fork begins: the steps that it takes over have their results."""
     state = WorkflowState()
     for step in prefix:
         note = step.own if isinstance(step, ActionStep) and not step.interrupted else None
@@ -145,7 +145,9 @@ def unsure_steps(run: Run, state: WorkflowState, open_calls: Sequence[CallState]
 
 
 def together(action: EachAction | ParallelAction, calls: Sequence[CallState], answers: dict[str, Any]) -> Any:
-    """What the parts gave: a list in the order of the items, or values by branch; None for one that gave nothing."""
+    """Return what the parts gave: a list in the order of the items, or values by branch; None for one that gave
+    nothing.
+    """
     found = [answers.get(call.id) for call in calls]
     return found if isinstance(action, EachAction) else dict(zip(action.branches, found, strict=False))
 
@@ -170,7 +172,7 @@ def _left(state: WorkflowState, event: WorkflowStepFinished, undo: str) -> Workf
 
 
 def _next_undo(state: WorkflowState, event: WorkflowStepFinished) -> WorkflowState:
-    """What is made up for next, where a chain of steps that made up for something is at its end."""
+    """Return what is made up for next, where a chain of steps that made up for something is at its end."""
     ending = state.ending
     if ending is None or event.next:
         return state

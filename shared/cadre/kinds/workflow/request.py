@@ -141,7 +141,7 @@ def read_answer(schema: dict[str, Any] | None, reply: ModelReplied) -> Any:
 
 
 def read_label(options: Iterable[str], reply: ModelReplied) -> str | None:
-    """Which of the labels was answered, whatever its case and the marks around it; None when none was."""
+    """Return which of the labels was answered, whatever its case and the marks around it; None when none was."""
     text = without_reasoning(reply.content)
     try:
         value = _json(text) if _looks_like_json(text) else text
@@ -158,7 +158,7 @@ def _bare(label: str) -> str:
 
 
 def _is_call(value: dict[str, Any], tool: str, own: dict[str, Any]) -> bool:
-    """Whether it is a call, or looks like one, and no mere arguments; `own` are the parameters of the tool."""
+    """Return whether it is a call, or looks like one, and no mere arguments; `own` are the parameters of the tool."""
     has_function = isinstance(value.get("function"), dict) and "function" not in own
     name = value.get("name", value.get("tool"))
     if has_function or not isinstance(name, str):
@@ -168,7 +168,7 @@ def _is_call(value: dict[str, Any], tool: str, own: dict[str, Any]) -> bool:
 
 
 def _is(name: str, tool: str) -> bool:
-    """Whether a model means the tool by the name."""
+    """Return whether a model means the tool by the name."""
     return "".join(name.split()).casefold() == tool.casefold()
 
 

@@ -181,7 +181,7 @@ def workflow_of(spec: Any) -> WorkflowSpec:
 
 
 def action_of(step: WorkflowStep) -> Action:
-    """What the step does; what was written short, in full."""
+    """Return what the step does; what was written short, in full."""
     for key in ACTIONS:
         written: Any = getattr(step, key)
         if written is not None:
@@ -203,5 +203,5 @@ _IN_FULL: dict[str, Any] = {
 
 
 def attempts_of(step: WorkflowStep) -> StepAttempts:
-    """How often the step is tried."""
+    """Return how often the step is tried."""
     return step.attempts if isinstance(step.attempts, StepAttempts) else StepAttempts(most=step.attempts)

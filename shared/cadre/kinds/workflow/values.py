@@ -39,7 +39,7 @@ def text_of(template: str, values: dict[str, Any]) -> str:
 
 
 def results_told(run: Run, state: WorkflowState) -> str:
-    """What the steps so far gave, as a model reads it: each with its share of what there is room for."""
+    """Return what the steps so far gave, as a model reads it: each with its share of what there is room for."""
     if not state.results:
         return ""
     most = known_room(run) // 4 // len(state.results)

@@ -141,7 +141,7 @@ class Walk:
             self._undo_next(more)
 
     def _tries_again(self, error: ErrorInfo) -> bool:
-        """Whether the step is tried once more, at once or after a pause."""
+        """Return whether the step is tried once more, at once or after a pause."""
         draft, attempts, attempt = self._draft, attempts_of(self.step), self.state.attempt
         absent = self._callee() in draft.arrival.toolset.missing and error.code in _OF_THE_MODEL
         away = error.code == "away" and isinstance(draft.arrival.what, TimerFired)
@@ -204,7 +204,7 @@ class Walk:
             draft.stop(state, draft.found(), error)
 
     def _undo_next(self, more: bool) -> None:
-        """Goes on with what is to be made up for, or ends the run as it was to end."""
+        """Go on with what is to be made up for, or ends the run as it was to end."""
         ending = self.state.ending
         assert ending is not None
         if more and ending.undone is not None:
@@ -214,7 +214,7 @@ class Walk:
 
 
 def _is_passing(attempts: StepAttempts, error: ErrorInfo) -> bool:
-    """Whether the step may be tried again after this error."""
+    """Return whether the step may be tried again after this error."""
     if not attempts.on:
         return error.code not in _FINAL
     return any(

@@ -93,7 +93,7 @@ def charged_loop(context: CountingContext, value: Any, units: int) -> Any:
 
 @pass_context
 def charged_body(context: CountingContext, units: int) -> None:
-    """Charges the body of a template or macro, which begins."""
+    """Charge the body of a template or macro, which begins."""
     context.work.charge(units)
 
 

@@ -35,7 +35,7 @@ Price = Callable[..., None]
 
 
 def _path(work: TemplateWork, value: Any, attribute: Any) -> None:
-    """Charges the reading of an attribute of each item."""
+    """Charge the reading of an attribute of each item."""
     parts = attribute.count(".") + attribute.count(",") + 1 if isinstance(attribute, str) else 1
     prices.price_of_items(work, value, _ATTRIBUTE * parts)
 
@@ -59,7 +59,7 @@ def _counted(work: TemplateWork, value: Any) -> None:
 
 
 def _taken(work: TemplateWork, value: Any, *args: Any, **named: Any) -> None:
-    """Looks at no more than the first or last item, or at the length."""
+    """Look at no more than the first or last item, or at the length."""
 
 
 def _listed(work: TemplateWork, value: Any, *args: Any, **named: Any) -> None:

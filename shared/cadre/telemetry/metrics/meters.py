@@ -57,7 +57,7 @@ class Series:
         self.largest = float("-inf")
 
     def add(self, value: float) -> None:
-        """Counts a value, in the unit of the metric."""
+        """Count a value, in the unit of the metric."""
         self.count += 1
         self.sum += value
         if self.bounds is not None:
@@ -84,12 +84,12 @@ class Meters:
         return iter(self._series.values())
 
     def record(self, metric: Metric, value: float, attributes: Mapping[str, str] = NONE) -> None:
-        """Counts one value, in the unit of the metric."""
+        """Count one value, in the unit of the metric."""
         if self.on:
             self._series_of(metric, attributes).add(value)
 
     def record_all(self, measurements: list[Measurements]) -> None:
-        """Counts the measurements of a journal entry, some of them later in a batch."""
+        """Count the measurements of a journal entry, some of them later in a batch."""
         if not self.on:
             return
         self._pending += measurements

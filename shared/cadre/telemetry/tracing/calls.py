@@ -44,7 +44,7 @@ class Calls:
         """When the sandbox was last given the work that goes on there, or something that this had waited for."""
 
     def take(self, event: ev.AnyEvent, agent: str, parent: str, now: int) -> None:
-        """Begins and ends spans by an event; `parent` is the span in work, `now` is in Unix nanoseconds."""
+        """Begin and end spans by an event; `parent` is the span in work, `now` is in Unix nanoseconds."""
         if (around := self._spans.get(_WORK)) is not None:
             parent = around.span
         match event:

@@ -9,7 +9,7 @@ from cadre.protocol.topology import tree_of
 
 @functools.lru_cache(maxsize=4096)
 def _hash(place: str) -> str:
-    """Returns the place's hash, as sampling by ratio needs ids that are evenly spread; it is kept, because a process
+    """Return the place's hash, as sampling by ratio needs ids that are evenly spread; it is kept, because a process
     asks for the same ids again and again: of what it sends, and of each line that it logs."""
     return hashlib.sha256(place.encode()).hexdigest()
 

@@ -21,7 +21,7 @@ class TreeTrace:
         self._runs: dict[str, Projection] = {}
 
     def take(self, entries: Iterable[Entry]) -> None:
-        """Takes in entries in the order of their stream."""
+        """Take in entries in the order of their stream."""
         for entry in entries:
             run = self._runs.get(entry.run)
             if run is None:

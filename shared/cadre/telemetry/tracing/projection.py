@@ -60,7 +60,7 @@ class Projection:
         self._calls = Calls(run, self._spans, self._content)
 
     def apply(self, entry: Entry) -> list[SpanRecord]:
-        """Returns the spans that end with the entry; none if the entry was applied before."""
+        """Return the spans that end with the entry; none if the entry was applied before."""
         if entry.n <= self.entries:
             return []
         self.entries = entry.n
@@ -171,7 +171,7 @@ class Projection:
         self._spans.begin(_STEP, step)
 
     def _finish(self, event: ev.RunFinished) -> None:
-        """Ends all open spans: work that goes on elsewhere is no longer part of the run."""
+        """End all open spans: work that goes on elsewhere is no longer part of the run."""
         self._input = None
         outer = (_STEP, _AGENT, _ROOT)
         error = event.error
@@ -253,7 +253,7 @@ class ModelSpans:
     def called(
         self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: ModelRequest | None
     ) -> None:
-        """Begins the span of an attempt; `read` is what the model reads, where that is known and
+        """Begin the span of an attempt; `read` is what the model reads, where that is known and
         content is on."""
         self._spans.end(_WAIT, now)
         # An attempt that is still open has lost its worker, or its model: this one has taken over.
@@ -278,7 +278,7 @@ class ModelSpans:
         self._spans.begin(_CHAT, chat)
 
     def answered(self, event: ev.ModelAnswered, now: int) -> None:
-        """Ends the span of the attempt, and of the plan if it answered one."""
+        """End the span of the attempt, and of the plan if it answered one."""
         self.is_interrupted = False
         self._server, self._worker = event.server or self._server, event.worker or self._worker
         chat = self._spans.get(_CHAT)
@@ -292,7 +292,7 @@ class ModelSpans:
             self._spans.end(_PLAN, now)
 
     def deferred(self, event: ev.ModelDeferred, agent: str, now: int) -> None:
-        """Ends the span of an attempt that failed, and begins that of the wait for the next."""
+        """End the span of an attempt that failed, and begins that of the wait for the next."""
         reason = "rate_limited" if event.rate_limited else "unavailable"
         attributes: dict[str, Value] = {names.STATUS_CODE: event.status} if event.status is not None else {}
         fault = Fault(str(event.status or reason), event.reason)
@@ -303,7 +303,7 @@ class ModelSpans:
         self._spans.begin(_WAIT, wait)
 
     def overflowed(self, event: ev.ContextOverflowed, now: int) -> None:
-        """Ends the span of an attempt whose request was too long."""
+        """End the span of an attempt whose request was too long."""
         self._spans.end(_CHAT, now, Fault("context_overflow", event.reason))
 
     def _span(self, event: ev.ModelCalled) -> str:
@@ -396,7 +396,7 @@ class ModelInput:
             self._run.entries = entry.n
 
     def apply(self, event: AnyEvent, entry: Entry) -> None:
-        """Takes the state past an event of the entry that was begun."""
+        """Take the state past an event of the entry that was begun."""
         if self._run is not None:
             apply(self._run, event, entry.n, entry.at)
 

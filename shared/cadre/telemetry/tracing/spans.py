@@ -123,12 +123,12 @@ class OpenSpans:
         """Versions of services, where they are known."""
 
     def begin(self, key: str, span: OpenSpan) -> OpenSpan:
-        """Opens a span under a key of the run; the key is free again once it has ended."""
+        """Open a span under a key of the run; the key is free again once it has ended."""
         self._open[key] = span
         return span
 
     def get(self, key: str) -> OpenSpan | None:
-        """Returns the open span under a key; None when there is none."""
+        """Return the open span under a key; None when there is none."""
         return self._open.get(key)
 
     def places(self) -> list[str]:
@@ -143,7 +143,7 @@ class OpenSpans:
         status: Status = "UNSET",
         attributes: Mapping[str, Value] | None = None,
     ) -> None:
-        """Ends the span under the key, if there is one; `attributes` are added to what it has."""
+        """End the span under the key, if there is one; `attributes` are added to what it has."""
         span = self._open.pop(key, None)
         if span is not None:
             span.attributes |= attributes or {}
@@ -154,7 +154,7 @@ class OpenSpans:
         self._ended.append(self._record(span, at, fault, status))
 
     def take(self) -> list[SpanRecord]:
-        """Returns the spans that have ended since the last call."""
+        """Return the spans that have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 

@@ -49,7 +49,7 @@ class ProbeReply(NamedTuple):
 
     @property
     def ran_on(self) -> bool:
-        """Whether the answer ended only because its tokens did."""
+        """Return whether the answer ended only because its tokens did."""
         return self.reply.finish_reason == "length"
 
 
@@ -73,7 +73,7 @@ class ProbedEndpoint:
     async def ask(
         self, content: str | list[dict[str, Any]], tokens: int, *, stream: bool = True, **fields: Any
     ) -> ProbeReply:
-        """Asks one question; its answer has at most so many tokens. Raises ProbeFailed."""
+        """Ask one question; its answer has at most so many tokens. Raises ProbeFailed."""
         return await self.go_on([{"role": "user", "content": content}], tokens, stream=stream, **fields)
 
     async def go_on(
@@ -96,7 +96,7 @@ class ProbedEndpoint:
             return await self._within(self._send(body), body)
 
     async def limit_told(self, tokens: int) -> str:
-        """What the endpoint says of a request for that many tokens, or "" where it begins to answer it."""
+        """Return what the endpoint says of a request for that many tokens, or "" where it begins to answer it."""
         body = {
             "model": self._spec.name,
             "messages": [{"role": "user", "content": "Say yes."}],
@@ -130,7 +130,7 @@ class ProbedEndpoint:
         return await self._within(embedded(), {"model": name})
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._client.close()
 
     async def _send(self, body: dict[str, Any]) -> ProbeReply:
@@ -154,7 +154,7 @@ class ProbedEndpoint:
         return ProbeReply(reply, pieces, reasoned)
 
     async def _begin(self, body: dict[str, Any]) -> None:
-        """Sends the request, and closes the connection when something of the answer is there."""
+        """Send the request, and closes the connection when something of the answer is there."""
         async with (
             self._client.client_for_request() as client,
             aclosing(create(client, self._spec, body)) as sent,
@@ -194,7 +194,7 @@ def _failed(error: ModelError, *, refused: bool = False, sent: str = "") -> Prob
 
 
 def _has_text(piece: Any) -> bool:
-    """Whether it is a chunk of a chat completion, or an event of a response that brings some of its text."""
+    """Return whether it is a chunk of a chat completion, or an event of a response that brings some of its text."""
     return "choices" in piece or str(piece.get("type")).endswith(".delta")
 
 

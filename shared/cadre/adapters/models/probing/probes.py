@@ -48,7 +48,7 @@ _ASK_BOTH = (
 
 
 async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = None) -> AsyncIterator[Probe]:
-    """Asks the model of a spec, which names its URL and its model, one thing after the other.
+    """Ask the model of a spec, which names its URL and its model, one thing after the other.
 
     Args:
         seconds: the most that one request may take.
@@ -114,7 +114,7 @@ async def _models(endpoint: ProbedEndpoint, name: str) -> Probe:
 
 
 async def _streaming(endpoint: ProbedEndpoint) -> list[Probe]:
-    """Whether it streams and counts; where it does not, whether it answers at all."""
+    """Return whether it streams and counts; where it does not, whether it answers at all."""
     try:
         streamed = await _asked_in_either_way(endpoint, stream=True)
     except ProbeFailed as failure:
@@ -131,7 +131,7 @@ async def _streaming(endpoint: ProbedEndpoint) -> list[Probe]:
 
 
 async def ask_plainly(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe:
-    """Whether the model answers. Raises ProbeFailed."""
+    """Return whether the model answers. Raises ProbeFailed."""
     asked = await endpoint.ask(_COUNT, 60, stream=stream)
     return Probe(
         "answer", "yes" if asked.reply.content else "no", "" if asked.reply.content else "it is empty"
@@ -139,7 +139,7 @@ async def ask_plainly(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe
 
 
 async def _asked_in_either_way(endpoint: ProbedEndpoint, *, stream: bool) -> ProbeReply:
-    """Asks with the limit of tokens under one name, and under the other where that is refused."""
+    """Ask with the limit of tokens under one name, and under the other where that is refused."""
     try:
         return await endpoint.ask(_COUNT, 60, stream=stream)
     except ProbeFailed as failure:
@@ -165,7 +165,7 @@ async def _context(endpoint: ProbedEndpoint) -> Probe:
 
 
 async def call_tool(endpoint: ProbedEndpoint, choice: str, *, stream: bool = True) -> Probe:
-    """Whether the model calls a tool, with that `tool_choice`. Raises ProbeFailed."""
+    """Return whether the model calls a tool, with that `tool_choice`. Raises ProbeFailed."""
     name = "tools" if choice == "auto" else f"tool_choice: {choice}"
     asked = await endpoint.ask(
         _ASK_WEATHER, _ANSWER_TOKENS, stream=stream, tools=[WEATHER], tool_choice=choice
@@ -214,7 +214,7 @@ async def _parallel(endpoint: ProbedEndpoint) -> Probe:
 
 
 async def ask_under_schema(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe:
-    """Whether an answer is held to a JSON Schema. Raises ProbeFailed."""
+    """Return whether an answer is held to a JSON Schema. Raises ProbeFailed."""
     form: dict[str, Any] = {"name": "town", "strict": True, "schema": TOWN}
     question = "Name a town and how many live there."
     try:
@@ -311,7 +311,7 @@ async def _stop(endpoint: ProbedEndpoint) -> Probe:
 
 
 async def _strict(endpoint: ProbedEndpoint) -> Probe:
-    """Whether `strict` is taken, where a schema is: it may be refused with it alone."""
+    """Return whether `strict` is taken, where a schema is: it may be refused with it alone."""
     form = {"name": "town", "schema": TOWN}
     question = "Name a town and how many live there."
     try:

@@ -40,17 +40,17 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
     probes: list[Probe] = []
 
     def can(self, *names: str) -> bool:
-        """Whether one of these probes says yes."""
+        """Return whether one of these probes says yes."""
         return any(probe.verdict == "yes" for probe in self.probes if probe.name in names)
 
     def lacks(self, *names: str) -> bool:
-        """Whether these probes were made and all say no."""
+        """Return whether these probes were made and all say no."""
         made = [probe.verdict for probe in self.probes if probe.name in names]
         return bool(made) and all(verdict == "no" for verdict in made)
 
     @property
     def answers(self) -> bool:
-        """Whether the model gave any answer."""
+        """Return whether the model gave any answer."""
         return self.can("streaming", "whole answers")
 
     @property
@@ -61,7 +61,7 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> CallForm:
-        """How the model is to write its calls: native unless it cannot, and keeps to a schema."""
+        """Return how the model is to write its calls: native unless it cannot, and keeps to a schema."""
         return "schema" if self.lacks(*_CAPABILITIES["tools"]) and self.can("json_schema") else "native"
 
     def section(self) -> dict[str, Any]:

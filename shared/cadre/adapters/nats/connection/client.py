@@ -45,7 +45,7 @@ class NatsClient(Client):
         self._listeners: dict[int, Callable[[Msg], None]] = {}
 
     async def close(self) -> None:
-        """Closes the connection, as asked: `given_up` is not called."""
+        """Close the connection, as asked: `given_up` is not called."""
         self._leaving = True
         await super().close()
 
@@ -125,7 +125,7 @@ class NatsClient(Client):
             return flushed
 
     async def listen(self, subject: str, take: Callable[[Msg], None]) -> Subscription:
-        """Subscribes; `take` is called with each message as it is read, and must be quick."""
+        """Subscribe; `take` is called with each message as it is read, and must be quick."""
 
         async def once_more(message: Msg) -> None:
             take(message)
@@ -204,10 +204,10 @@ def _header_lines(headers: Mapping[str, str]) -> bytes | None:
 
 
 def _is_word(text: str) -> bool:
-    """Whether the text has no space in it, and is not empty. A pattern would take three times as long."""
+    """Return whether the text has no space in it, and is not empty. A pattern would take three times as long."""
     return text.split() == [text]
 
 
 def _as_text(name: bytes) -> str:
-    """Returns the name with a mark for each byte that is no text."""
+    """Return the name with a mark for each byte that is no text."""
     return name.decode(errors="replace")

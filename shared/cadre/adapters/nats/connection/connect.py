@@ -44,7 +44,7 @@ def seconds_since_return(nc: Client) -> float:
 
 
 async def settled(nc: Client) -> None:
-    """Returns once the server has dealt with all that was sent to it before: subscriptions hold, refusals are here.
+    """Return once the server has dealt with all that was sent to it before: subscriptions hold, refusals are here.
 
     `flush` writes its ping past what the client's writer still holds; one that is sent after the answer to a first
     does not. Raises nats.errors.Error.
@@ -62,7 +62,7 @@ async def connect(
     address: Callable[[], str] | None = None,
     setup: Setup = NO_SETUP,
 ) -> NatsClient:
-    """Connects, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
+    """Connect, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
     called with the reason. `address` says before each further try where the server is by now.
 
     While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable. A server
@@ -104,7 +104,7 @@ class _Connecting:
         self._hopeless: asyncio.Future[SetupError] = asyncio.get_running_loop().create_future()
 
     async def run(self, wait: bool, setup: Setup) -> NatsClient:
-        """Returns the client once it is connected. Raises BusUnavailable, NotSetUpYet, SettingError."""
+        """Return the client once it is connected. Raises BusUnavailable, NotSetUpYet, SettingError."""
         connecting = asyncio.create_task(self._connect(wait))
         begun, warn_at = time.monotonic(), 0.0
         try:

@@ -36,7 +36,7 @@ class Key(NamedTuple):
     """Empty when the file does not say: then the user is taken to have all rights."""
     seed: str
     has_jwt: bool = False
-    """Whether its file is one of credentials, which goes to the server whole."""
+    """True if its file is one of credentials, which goes to the server whole."""
 
     @property
     def public(self) -> str:
@@ -45,7 +45,7 @@ class Key(NamedTuple):
 
 
 def new_key(user: str) -> Key:
-    """Makes a key for the user."""
+    """Make a key for the user."""
     import nkeys  # more than a megabyte, for deployments with keys alone
 
     seed: bytes = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
@@ -61,7 +61,7 @@ def public_key(seed: str) -> str:
 
 
 def text_of(key: Key) -> str:
-    """Returns the content of the file that holds the key."""
+    """Return the content of the file that holds the key."""
     return (
         f"# The key of a NATS user, made by `cadre auth init`: who has it is that service.\n"
         f"# user: {key.user}\n{key.seed}\n"
@@ -69,7 +69,7 @@ def text_of(key: Key) -> str:
 
 
 def read_key(file: Path) -> Key:
-    """Reads a key from its file. Raises SettingError that says what to do."""
+    """Read a key from its file. Raises SettingError that says what to do."""
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -87,7 +87,7 @@ def key_in(text: str, where: str) -> Key:
 
 
 def options(nc: Client, settings: Settings) -> dict[str, Any]:
-    """Returns what `nc` is to connect with: key, inbox and certificates. Raises SettingError."""
+    """Return what `nc` is to connect with: key, inbox and certificates. Raises SettingError."""
     given: dict[str, Any] = {}
     if settings.nats_credentials:
         key = read_key(Path(settings.nats_credentials))
@@ -115,28 +115,29 @@ def seed_now(nc: Client, settings: Settings) -> str | None:
 
 
 def user_of(nc: Client) -> str:
-    """Returns the user of the connection: empty when it has none, or one that is not of Cadre's making."""
+    """Return the user of the connection: empty when it has none, or one that is not of Cadre's making."""
     return _users.get(nc, "")
 
 
 def may_provision(nc: Client) -> bool:
-    """Whether the connection may make streams and consumers."""
+    """Return whether the connection may make streams and consumers."""
     return provisions(user_of(nc))
 
 
 def may_ask_leader(nc: Client, stream: str) -> bool:
-    """Whether the connection may read any message of the stream from its leader. Blobs are open to every service:
-    permissions cannot be finer there."""
+    """Return whether the connection may read any message of the stream from its leader. Blobs are open to every
+    service: permissions cannot be finer there.
+    """
     return stream.startswith("OBJ_") or asks_leader(user_of(nc))
 
 
 def may_remove_objects(nc: Client) -> bool:
-    """Whether the connection may remove messages of the object store."""
+    """Return whether the connection may remove messages of the object store."""
     return removes_objects(user_of(nc))
 
 
 def may_write_probes(nc: Client) -> bool:
-    """Whether the connection may try out whether shards store what they are sent: the tracer only reads."""
+    """Return whether the connection may try out whether shards store what they are sent: the tracer only reads."""
     return user_of(nc) != "tracer"
 
 

@@ -31,13 +31,13 @@ async def request(
     within: float,
     meanwhile: Callable[[], None] | None = None,
 ) -> Msg:
-    """Returns the first answer to a request, which may take `within` seconds; `meanwhile` is called while it is
+    """Return the first answer to a request, which may take `within` seconds; `meanwhile` is called while it is
     awaited. Raises nats.errors.TimeoutError, NoRespondersError or another nats.errors.Error, and NotPermitted."""
     return await _requests_of(nc).ask(subject, data, headers, within, meanwhile)
 
 
 async def request_apart(nc: Client, apart: str, subject: str, data: bytes, within: float) -> Msg:
-    """Does as `request`, but is answered in the part of the inbox that `apart` names: a user who may publish there
+    """Do as `request`, but is answered in the part of the inbox that `apart` names: a user who may publish there
     alone can answer no other request."""
     return await _requests_of(nc).ask(subject, data, None, within, None, apart)
 
@@ -50,13 +50,13 @@ def _requests_of(nc: Client) -> Requests:
 
 
 def give_up_all(nc: Client) -> None:
-    """Fails the open requests of a connection that is lost: their answers would have come over it."""
+    """Fail the open requests of a connection that is lost: their answers would have come over it."""
     if (requests := _of.get(nc)) is not None:
         requests.give_up_all()
 
 
 def refuse(nc: Client, subject: str) -> None:
-    """Fails the open requests to a subject that this user may not publish to. The server names the subject in lower
+    """Fail the open requests to a subject that this user may not publish to. The server names the subject in lower
     case."""
     if (requests := _of.get(nc)) is not None:
         requests.refuse(subject)
@@ -90,7 +90,7 @@ class Requests:
         meanwhile: Callable[[], None] | None,
         apart: str = "",
     ) -> Msg:
-        """Sends a request and returns its answer; see `request`."""
+        """Send a request and return its answer; see `request`."""
         nc = self._nc()
         if nc is None:
             raise nats.errors.ConnectionClosedError
@@ -125,20 +125,20 @@ class Requests:
             await asyncio.shield(listening)
 
     async def _sent(self) -> None:
-        """Lets the client's writer send what was published: that takes one turn of the event loop to wake it and one to
+        """Let the client's writer send what was published: that takes one turn of the event loop to wake it and one to
         write. Among many requests the turns would cost more than they gain."""
         if len(self._open) <= _FEW:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
     def give_up_all(self) -> None:
-        """Fails all of them: the connection is lost."""
+        """Fail all of them: the connection is lost."""
         for answer, _ in self._open.values():
             if not answer.done():
                 answer.set_exception(nats.errors.Error("the connection was lost"))
 
     def refuse(self, subject: str) -> None:
-        """Fails those to this subject."""
+        """Fail those to this subject."""
         for answer, asked in self._open.values():
             if asked.lower() == subject.lower() and not answer.done():
                 answer.set_exception(NotPermitted(asked))
@@ -185,16 +185,16 @@ class RequestServer:
         self._at_work: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Subscribes. The server may not know of it before `connect.settled` has returned."""
+        """Subscribe. The server may not know of it before `connect.settled` has returned."""
         self._subscription = await self._nc.subscribe(self._subject, queue=self._queue, cb=self._on_request)
 
     async def stop(self) -> None:
-        """Takes no more requests."""
+        """Take no more requests."""
         if self._subscription is not None and not self._nc.is_closed:
             await self._subscription.unsubscribe()
 
     async def drain(self, grace: float) -> None:
-        """Takes no more requests; those that have arrived have `grace` seconds to be answered."""
+        """Take no more requests; those that have arrived have `grace` seconds to be answered."""
         if self._subscription is not None and self._nc.is_connected:
             try:
                 # What the server has handed to this replica already is still answered.

@@ -42,7 +42,7 @@ ENDLESS = -1
 async def ensure_consumer(
     nc: Client, stream: str, consumer: str, subjects: str, most_deliveries: int = MAX_DELIVER
 ) -> None:
-    """Creates the consumer if it is absent. Raises BusUnavailable, and SetupError when another one has its name, or
+    """Create the consumer if it is absent. Raises BusUnavailable, and SetupError when another one has its name, or
     there is none and this user may not make it."""
     if not may_provision(nc):
         await _find(nc, stream, consumer, subjects)
@@ -65,7 +65,7 @@ def queue_config(consumer: str, subjects: str, most_deliveries: int = MAX_DELIVE
 
 
 async def create_consumer(nc: Client, stream: str, name: str, config: dict[str, Any]) -> None:
-    """Creates a durable consumer, or brings one that is there up to date, but for where it has begun: one of a restored
+    """Create a durable consumer, or brings one that is there up to date, but for where it has begun: one of a restored
     stream has begun at the first message that was not handled. `name` may be followed by its subjects.
 
     Raises BusUnavailable, and SetupError when another one has its name.
@@ -105,7 +105,7 @@ async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
 async def provision_roles(
     settings: Settings, roles: Sequence[Role], at_rest: Iterable[AgentSpec] = ()
 ) -> Topology:
-    """Creates the streams and buckets, and the queues of these roles on every shard; keeps the cards of agents
+    """Create the streams and buckets, and the queues of these roles on every shard; keeps the cards of agents
     `at_rest` in the registry, and of no other agent among the roles. Waits for the server.
 
     Raises SetupError, StreamDrift, BusUnavailable.

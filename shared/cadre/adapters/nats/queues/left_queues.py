@@ -27,7 +27,7 @@ class LeftQueue(NamedTuple):
     waiting: int
     """Messages that wait in it or are in hand."""
     is_pulled: bool
-    """Whether a process asks for its messages."""
+    """True if a process asks for its messages."""
 
 
 class NatsLeftQueues:

@@ -58,19 +58,19 @@ class NatsDelivery:
         """Its turn has come: a handler is at it."""
 
     async def ack(self) -> None:
-        """Says that the message is done with."""
+        """Say that the message is done with."""
         await self._settle(b"+ACK")
 
     async def nak(self, delay: float = 0.0) -> None:
-        """Hands the message back, to be delivered again after `delay` seconds."""
+        """Hand the message back, to be delivered again after `delay` seconds."""
         await self._settle(b'-NAK {"delay":%d}' % int(delay * 1e9) if delay else b"-NAK")
 
     async def term(self, reason: str) -> None:
-        """Gives the message up: it is never delivered again, and kept as a dead letter with the reason."""
+        """Give the message up: it is never delivered again, and kept as a dead letter with the reason."""
         await self._settle(b"+TERM " + " ".join(reason.split()).encode()[:500])
 
     async def in_progress(self) -> None:
-        """Gives a sign of life: without one the message goes to another replica after the ack wait."""
+        """Give a sign of life: without one the message goes to another replica after the ack wait."""
         await self._nc.publish(self.reply, b"+WPI")
 
     async def _settle(self, how: bytes) -> None:
@@ -162,7 +162,7 @@ class Queue:
         return self._work.redelivered
 
     async def start(self) -> None:
-        """Creates the consumer if absent, however long that takes, and begins to pull. Raises SetupError."""
+        """Create the consumer if absent, however long that takes, and begins to pull. Raises SetupError."""
         await once_set_up(self._ensure_consumer, self._nc.setup, log)
         self._reconnects = self._nc.stats["reconnects"]
         await self._listen()
@@ -171,7 +171,7 @@ class Queue:
         self._tasks["queue"] = asyncio.create_task(self._tick(), name=f"queue {self._consumer}")
 
     async def drain(self, grace: float) -> None:
-        """Stops pulling, lets work in flight end within `grace` seconds, hands the rest back."""
+        """Stop pulling, let work in flight end within `grace` seconds, hand the rest back."""
         self._is_stopping = True
         silence_of(self._nc).leave(self)
         if self._subscription is not None and self._nc.is_connected:
@@ -182,7 +182,7 @@ class Queue:
             task.cancel()
 
     def adopt(self, delivery: NatsDelivery, handler: Handler) -> bool:
-        """Handles and settles a delivery in the place of the process that it was delivered to; returns False when it
+        """Handle and settle a delivery in the place of the process that it was delivered to; returns False when it
         takes no more."""
         if not self._is_stopping:
             self._work.take(delivery, handler)
@@ -194,7 +194,7 @@ class Queue:
     # --- pulling
 
     async def _listen(self) -> None:
-        """Subscribes to a new inbox: nobody serves the pulls that were made with the former one any more."""
+        """Subscribe to a new inbox: nobody serves the pulls that were made with the former one any more."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         self._pulls.clear()
@@ -344,7 +344,7 @@ class Pulls:
             self._note_heard()
 
     def close(self, token: str) -> bool:
-        """Forgets a pull that has ended; False when it was not open."""
+        """Forget a pull that has ended; False when it was not open."""
         is_open = self._open.pop(token, None) is not None
         self._note_heard()
         return is_open
@@ -357,7 +357,7 @@ class Pulls:
         self._unheard_since = time.monotonic() if self._open else None
 
     def close_silent(self, seconds: float) -> bool:
-        """Forgets the pulls that were not heard of for so long; returns whether there were any."""
+        """Forget the pulls that were not heard of for so long; returns whether there were any."""
         since = time.monotonic() - seconds
         silent = [token for token, pull in self._open.items() if pull.heard < since]
         for token in silent:
@@ -365,7 +365,7 @@ class Pulls:
         return bool(silent)
 
     def clear(self) -> None:
-        """Forgets them all."""
+        """Forget them all."""
         self._open.clear()
         self._unheard_since = None
 
@@ -405,20 +405,20 @@ class Work:
         task.add_done_callback(lambda _: self._done(delivery))
 
     async def signs_of_life(self) -> None:
-        """Tells the server that whatever is not settled is still being handled."""
+        """Tell the server that whatever is not settled is still being handled."""
         for delivery, _ in list(self._tasks.values()):
             if not delivery.settled:
                 await delivery.in_progress()
 
     async def drain(self, grace: float) -> None:
-        """Lets the handlers that have begun end within `grace` seconds, and hands all else back."""
+        """Let the handlers that have begun end within `grace` seconds, and hands all else back."""
         await self._hand_back([pair for pair in self._tasks.values() if not pair[0].begun])
         if tasks := [task for _, task in self._tasks.values()]:
             await asyncio.wait(tasks, timeout=grace)
         await self._hand_back(list(self._tasks.values()))
 
     async def _hand_back(self, work: list[tuple[NatsDelivery, asyncio.Task[None]]]) -> None:
-        """Ends the handling of these messages, and then lets another replica have them."""
+        """End the handling of these messages, and then let another replica have them."""
         if not work:
             return
         for _, task in work:
@@ -465,7 +465,7 @@ class LateQueue(Queue):
         await create_consumer(self._nc, self._stream, self._consumer, config)
 
     async def remove(self) -> None:
-        """Removes the consumer, with what it has not delivered. Raises BusUnavailable."""
+        """Remove the consumer, with what it has not delivered. Raises BusUnavailable."""
         answer = await jetstream.api(self._nc, f"CONSUMER.DELETE.{self._stream}.{self._consumer}")
         error = answer.get("error")
         if error is not None and error.get("code") != 404:

@@ -50,7 +50,7 @@ class History:
         self._blobs = blobs
 
     async def pages(self, tree: str, after: int = 0, *, at_least: int = 0) -> AsyncIterator[list[Stored]]:
-        """Yields the entries of all runs of the tree behind sequence `after`, in stream order.
+        """Yield the entries of all runs of the tree behind sequence `after`, in stream order.
 
         Any replica of the stream answers, so the newest entries may be missing, but none up to `at_least`, which is the
         sequence of an entry of the tree: raises BusUnavailable where no replica has that within a second.
@@ -69,7 +69,7 @@ class History:
         run: str | None = None,
         all_of: str | None = None,
     ) -> AsyncIterator[list[Stored]]:
-        """Yields what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
+        """Yield what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
         most, for readers of a long tree; with `run` of that run only.
 
         With `whole_up_to` raises TooLarge when the entries have more bytes than that. With `all_of` raises NewerSchema
@@ -107,7 +107,7 @@ class History:
             size = 0
 
     async def whole(self, held: StoredMessage) -> bytes:
-        """Returns the bytes of an entry, from the object store when they went there. Raises BlobMissing,
+        """Return the bytes of an entry, from the object store when they went there. Raises BlobMissing,
         UnreadableMessage."""
         try:
             head = msgspec.json.decode(held.data, type=Head)
@@ -121,7 +121,7 @@ class History:
     async def raw_pages(
         self, tree: str, after: int = 0, run: str | None = None, *, at_least: int = 0, entries: int = _PAGE
     ) -> AsyncIterator[list[StoredMessage]]:
-        """Yields the entries as they lie in the stream, those too large for it as references; with `run` of that run
+        """Yield the entries as they lie in the stream, those too large for it as references; with `run` of that run
         only. See `pages`."""
         topology = self._topology
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
@@ -131,14 +131,14 @@ class History:
             yield page
 
     async def newest(self, tree: str) -> int:
-        """Returns the sequence of the tree's last entry as the stream's leader has it; 0 when there is none."""
+        """Return the sequence of the tree's last entry as the stream's leader has it; 0 when there is none."""
         held = await jetstream.last(
             self._nc, self._topology.stream_of(tree), self._topology.journals_of_tree(tree)
         )
         return held.seq if held is not None else 0
 
     async def first(self, tree: str, run: str, after: int = 0) -> Stored | None:
-        """Returns the first entry of a run behind sequence `after` as the stream's leader has it; None when there is
+        """Return the first entry of a run behind sequence `after` as the stream's leader has it; None when there is
         none, or none that this version reads."""
         topology = self._topology
         held = await jetstream.following(
@@ -155,7 +155,7 @@ class History:
         return first.seq if first is not None else 0, newest
 
     async def read_tree(self, tree: str, after: int = 0, *, at_least: int = 0) -> list[Stored]:
-        """Returns all `pages` at once."""
+        """Return all `pages` at once."""
         return [stored async for page in self.pages(tree, after, at_least=at_least) for stored in page]
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
@@ -195,7 +195,7 @@ class History:
         return False
 
     async def task(self, tree: str, run: str) -> Task | None:
-        """Returns the Task that was published for a run, whether or not an agent has taken it up; None when there is
+        """Return the Task that was published for a run, whether or not an agent has taken it up; None when there is
         none. Raises NewerSchema too.
 
         The stream's leader is asked: a task that was just published must be found.
@@ -219,7 +219,7 @@ class History:
         return None
 
     async def root_task(self, tree: str) -> Task | None:
-        """Returns the task that the tree began with: as it was published, else as its root's journal has it, which is
+        """Return the task that the tree began with: as it was published, else as its root's journal has it, which is
         all that there is of an imported run. None when there is neither, or none that this version reads."""
         try:
             task = await self.task(tree, tree)
@@ -406,13 +406,13 @@ class NatsArchive:
         self._history = history
 
     async def entries(self, tree: str, *, at_least: int = 0) -> AsyncIterator[RawEntry]:
-        """Yields all entries of the tree's journals in stream order; see History.pages for `at_least`."""
+        """Yield all entries of the tree's journals in stream order; see History.pages for `at_least`."""
         async for page in self._history.raw_pages(tree, at_least=at_least):
             for held in page:
                 yield RawEntry(held.seq, await self._history.whole(held))
 
     async def append(self, tree: str, run: str, data: bytes, fence: int) -> int:
-        """Appends an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
+        """Append an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
         head = msgspec.json.decode(data, type=_EntryHead)
         if len(data) > SPILL_BYTES:
             ref = await self._blobs.put(data)

@@ -74,7 +74,7 @@ class OrderedReader:
         self._ahead_since: float | None = None
 
     async def run(self) -> None:
-        """Reads until cancelled."""
+        """Read until cancelled."""
         while True:
             name = f"tail-{uuid.uuid4().hex}"
             try:
@@ -88,7 +88,7 @@ class OrderedReader:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def read_on(self, up_to: int | None = None) -> None:
-        """Returns once what the stream holds at this moment, up to that sequence, has been handled. Raises
+        """Return once what the stream holds at this moment, up to that sequence, has been handled. Raises
         BusUnavailable."""
         if up_to is not None and self.position >= up_to:
             return
@@ -103,13 +103,13 @@ class OrderedReader:
                 goal = min(goal, await self._newest(up_to))
 
     async def passed(self, seq: int) -> None:
-        """Returns once it has come to that sequence, or has caught up with what there was before it began."""
+        """Return once it has come to that sequence, or has caught up with what there was before it began."""
         while self.position < seq and not self.caught_up.is_set():
             self._moved.clear()
             await self._moved.wait()
 
     async def _newest(self, up_to: int | None) -> int:
-        """Returns the sequence of the last message on its subject, `up_to` for a later one."""
+        """Return the sequence of the last message on its subject, `up_to` for a later one."""
         held = await jetstream.last(self._nc, self.stream, self._subject)
         newest = held.seq if held is not None else 0
         return newest if up_to is None else min(newest, up_to)
@@ -132,7 +132,7 @@ class OrderedReader:
             self._note_caught_up()
 
     async def _check_stream(self) -> None:
-        """Sets the position back when the stream was replaced or set back: it would wait for a sequence that never
+        """Set the position back when the stream was replaced or set back: it would wait for a sequence that never
         comes."""
         answer = await self._ask_server(f"STREAM.INFO.{self.stream}")
         if self._created not in (None, answer["created"]):
@@ -195,7 +195,7 @@ class OrderedReader:
             await self._ask(pull)
 
     async def _take(self, message: Msg, delivered: int) -> tuple[int, int]:
-        """Handles one message; returns the consumer's number of it, and how many the server still has."""
+        """Handle one message; returns the consumer's number of it, and how many the server still has."""
         tokens = message.reply.split(".")
         # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>; a longer form
         # has domain and account hash before the stream.
@@ -227,7 +227,7 @@ class OrderedReader:
         )
 
     def _discard(self, name: str) -> None:
-        """Frees the consumer at once; when that fails the server does it after a while of silence."""
+        """Free the consumer at once; when that fails the server does it after a while of silence."""
 
         async def discard() -> None:
             try:
@@ -239,7 +239,7 @@ class OrderedReader:
 
 
 def _ends_pull(message: Msg, delivered: int) -> bool:
-    """Whether the pull has ended. Raises _Untrusted when messages were lost or the consumer is gone."""
+    """Return whether the pull has ended. Raises _Untrusted when messages were lost or the consumer is gone."""
     headers = message.headers or {}
     status = headers.get("Status", "")
     if status == "100":

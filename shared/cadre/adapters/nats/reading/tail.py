@@ -93,11 +93,11 @@ class _Readers(ABC):
         return [reader.position for reader in self._readers]
 
     async def caught_up(self) -> None:
-        """Returns once every shard has been read to an end."""
+        """Return once every shard has been read to an end."""
         await asyncio.gather(*(reader.caught_up.wait() for reader in self._readers))
 
     async def read_on(self, up_to: Sequence[int] = ()) -> None:
-        """Returns once everything that is in the streams at this moment was handed on, up to these positions where
+        """Return once everything that is in the streams at this moment was handed on, up to these positions where
         they are given. Raises BusUnavailable."""
         self.grow()
         goals: Sequence[int | None] = up_to or [None] * len(self._readers)
@@ -111,18 +111,18 @@ class _Readers(ABC):
         """Begin to read the shards that the topology has and that are not read yet, from their beginning."""
 
     def failure(self) -> BaseException | None:
-        """Returns why a reader has stopped; None as long as all of them read."""
+        """Return why a reader has stopped; None as long as all of them read."""
         stopped = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
         return next((error for error in stopped if error is not None), None)
 
     async def failed(self) -> None:
-        """Raises what a reader stops with, at the time."""
+        """Raise what a reader stops with, at the time."""
         await self._has_failed.wait()
         if (failure := self.failure()) is not None:
             raise failure
 
     async def stop(self) -> None:
-        """Ends the readers."""
+        """End the readers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -147,7 +147,7 @@ class _Readers(ABC):
         return Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported)
 
     async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
-        """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
+        """Read an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
         that cannot be read: a bad entry must not hide all later ones."""
         noting = Noting(self._blobs)
         entry = await self._read_patiently(held, lambda: unpack_entry(held.data, noting))
@@ -194,14 +194,14 @@ class Tail(_Readers):
         self._reading = set[asyncio.Future[None]]()
 
     def start(self, after: Sequence[int] = (), *, held: bool = False) -> None:
-        """Reads on behind these positions, by default from the beginning: of each shard its journals, its files and its
+        """Read on behind these positions, by default from the beginning: of each shard its journals, its files and its
         tasks. If it is `held`, nothing is read before `go_on`."""
         self.grow()
         if not held:
             self.go_on(after)
 
     def grow(self) -> None:
-        """Begins to read the shards that the topology has and that are not read yet, from their beginning."""
+        """Begin to read the shards that the topology has and that are not read yet, from their beginning."""
         topology = self._topology
         for shard in range(len(self._readers) // len(_READS), topology.shards):
             journals = self._reader(shard, topology.journals_of_shard(shard), self._handler(shard))
@@ -216,7 +216,7 @@ class Tail(_Readers):
                 self._spawn(self._read(reader), f"reader of {reader.stream}")
 
     def go_on(self, after: Sequence[int] = ()) -> None:
-        """Begins to read behind these positions."""
+        """Begin to read behind these positions."""
         for reader, position in zip(self._readers, after, strict=False):
             reader.position = position
         self._may_read.set()
@@ -274,7 +274,7 @@ class Tail(_Readers):
         return handle
 
     async def _read_task(self, held: StoredMessage) -> Task | None:
-        """Reads a task with what was spilled of it. Returns None for any other record, and for one that cannot be
+        """Read a task with what was spilled of it. Returns None for any other record, and for one that cannot be
         read."""
         if not _may_be_task(held):
             return None
@@ -299,7 +299,7 @@ class LiveTail(_Readers):
         self._last_live = Recent[str, int](_REMEMBERED_TREES)
 
     def start(self, after: Sequence[int], ends: Sequence[int]) -> None:
-        """Reads on behind these positions, one for each shard. `ends` are the last sequences of their streams."""
+        """Read on behind these positions, one for each shard. `ends` are the last sequences of their streams."""
         for shard, (position, end) in enumerate(zip(after, ends, strict=True)):
             reader = self._begin(shard, position)
             if position < end:
@@ -307,7 +307,7 @@ class LiveTail(_Readers):
                 self._spawn(self._bridge(shard, reader), f"bridge {shard}")
 
     def grow(self) -> None:
-        """Begins to read the shards that the topology has and that are not read yet, from their beginning."""
+        """Begin to read the shards that the topology has and that are not read yet, from their beginning."""
         for shard in range(len(self._readers), self._topology.shards):
             self._begin(shard, 0)
 
@@ -337,7 +337,7 @@ class LiveTail(_Readers):
         return self._last_live.get(tree, 0)
 
     async def _bridge(self, shard: int, reader: OrderedReader) -> None:
-        """Tells listeners what is written, until the shard's reader has come as far."""
+        """Tell listeners what is written, until the shard's reader has come as far."""
         ahead = self._reader(shard, self._topology.journals_of_shard(shard), self._teller(shard))
         ahead.position = self._told[shard]
         telling = asyncio.create_task(ahead.run(), name=f"reader of {ahead.stream}")
@@ -386,7 +386,7 @@ class LiveTail(_Readers):
             self.on_erased(lifecycle.tree)
 
     def _is_news(self, shard: int, seq: int) -> bool:
-        """Takes note that listeners hear of what lies there; false when they have."""
+        """Take note that listeners hear of what lies there; false when they have."""
         if shard not in self._told:
             return True
         is_news = seq > self._told[shard]

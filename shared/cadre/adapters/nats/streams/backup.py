@@ -41,7 +41,7 @@ class SavedStream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def save_stream(nc: Client, stream: str, folder: Path) -> SavedStream:
-    """Writes a stream, as it is at one moment, to a new folder. Raises BusUnavailable, OSError."""
+    """Write a stream, as it is at one moment, to a new folder. Raises BusUnavailable, OSError."""
     created: str = (await jetstream.ask(nc, f"saving stream {stream}", f"STREAM.INFO.{stream}"))["created"]
     inbox, doing = nc.new_inbox(), f"saving stream {stream}"
     subscription = await nc.subscribe(inbox)
@@ -79,7 +79,7 @@ async def _next_chunk(subscription: Any, nc: Client, doing: str) -> bytes:
 
 
 async def restore_stream(nc: Client, stream: str, folder: Path, replicas: int) -> None:
-    """Makes a stream that is not there, from its folder. Raises BusUnavailable, OSError."""
+    """Make a stream that is not there, from its folder. Raises BusUnavailable, OSError."""
     about, doing = json.loads((folder / ABOUT).read_bytes()), f"restoring stream {stream}"
     config = about["config"] | {"num_replicas": replicas}
     answer = await jetstream.ask(
@@ -95,7 +95,7 @@ async def restore_stream(nc: Client, stream: str, folder: Path, replicas: int) -
 
 
 async def _send(nc: Client, doing: str, subject: str, file: BinaryIO) -> dict[str, Any]:
-    """Sends the file in pieces, each of which is answered; the answer to the end tells of the stream."""
+    """Send the file in pieces, each of which is answered; the answer to the end tells of the stream."""
     while True:
         chunk = file.read(_CHUNK_BYTES)
         try:
@@ -233,7 +233,7 @@ async def back_up(
     told: Callable[[SavedStream], None],
     more: Callable[[], Awaitable[None]] | None = None,
 ) -> Backup:
-    """Writes the deployment to a folder, which is made; `more` is done before it is a backup, and may write there.
+    """Write the deployment to a folder, which is made; `more` is done before it is a backup, and may write there.
 
     Raises SetupError, BusUnavailable, and what `more` does.
     """

@@ -32,7 +32,7 @@ class FencedValue(Generic[T]):
         self._headers = headers
 
     async def read(self) -> tuple[T | None, int]:
-        """Returns the value and its fence, never stale: None and 0 when there is none, None and a fence when it was
+        """Return the value and its fence, never stale: None and 0 when there is none, None and a fence when it was
         emptied. Raises BusUnavailable, UnreadableMessage."""
         held = await jetstream.last(self._nc, self._stream, self._subject)
         if held is None:
@@ -40,7 +40,7 @@ class FencedValue(Generic[T]):
         return (decode(held.data, self._kind) if held.data else None), held.seq
 
     async def write(self, value: T, fence: int) -> int:
-        """Replaces the value at `fence` (0: there is none) and returns the new fence. Raises Fenced,
+        """Replace the value at `fence` (0: there is none) and return the new fence. Raises Fenced,
         RetryableError."""
         return await jetstream.append(
             self._nc, self._subject, encode(value), expect=fence, headers=self._headers

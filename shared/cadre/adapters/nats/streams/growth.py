@@ -84,7 +84,7 @@ async def grow(
 
 
 def _check(layout: Layout, shards: int) -> None:
-    """Raises SetupError unless the layout can grow to this number of shards."""
+    """Raise SetupError unless the layout can grow to this number of shards."""
     now = layout.generations[-1]
     if layout.growing not in (0, shards):
         raise SetupError(

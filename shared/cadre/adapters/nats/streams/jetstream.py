@@ -126,7 +126,7 @@ async def append(
     headers: Mapping[str, str] | None = None,
     meanwhile: Callable[[], None] | None = None,
 ) -> int:
-    """Publishes to a stream and returns the sequence it got.
+    """Publish to a stream and return the sequence it got.
 
     With `expect`, only if the subject's last message has that sequence (0: there is none). `meanwhile` is called while
     the answer is awaited.
@@ -170,7 +170,7 @@ async def schedule(
 
 
 async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:
-    """Returns the subject's last message as the stream's leader has it: never stale; None when there is none.
+    """Return the subject's last message as the stream's leader has it: never stale; None when there is none.
 
     A user that may not ask for any message of the stream is answered by any replica, which may lag.
     """
@@ -184,7 +184,7 @@ async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:
 
 
 async def _last_of_any(nc: Client, stream: str, subject: str) -> StoredMessage | None:
-    """Asks with the subject as part of the request, so that permissions can speak of it."""
+    """Ask with the subject as part of the request, so that permissions can speak of it."""
     answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", {}, BusUnavailable)
     headers = answer.headers or {}
     if headers.get("Status"):
@@ -194,7 +194,7 @@ async def _last_of_any(nc: Client, stream: str, subject: str) -> StoredMessage |
 
 
 async def read(nc: Client, stream: str, seq: int) -> tuple[StoredMessage, dict[str, str]] | None:
-    """Returns the message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
+    """Return the message at a sequence and its headers, as the stream's leader has it; None when it is gone."""
     message = await _ask_leader(nc, stream, {"seq": seq})
     if message is None:
         return None
@@ -204,7 +204,7 @@ async def read(nc: Client, stream: str, seq: int) -> tuple[StoredMessage, dict[s
 
 
 async def following(nc: Client, stream: str, subject: str, after: int = 0) -> StoredMessage | None:
-    """Returns the first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
+    """Return the first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
     message = await _ask_leader(nc, stream, {"seq": after + 1, "next_by_subj": subject})
     return (
         None
@@ -214,7 +214,7 @@ async def following(nc: Client, stream: str, subject: str, after: int = 0) -> St
 
 
 async def delete(nc: Client, stream: str, seq: int) -> bool:
-    """Removes one message; returns False when there is none. Raises BusUnavailable."""
+    """Remove one message; returns False when there is none. Raises BusUnavailable."""
     answer = await api(nc, f"STREAM.MSG.DELETE.{stream}", {"seq": seq, "no_erase": True})
     error = answer.get("error")
     if error is None:
@@ -225,7 +225,7 @@ async def delete(nc: Client, stream: str, seq: int) -> bool:
 
 
 async def purge(nc: Client, stream: str, subject: str, before: int | None = None) -> int:
-    """Removes all messages on the subject (wildcards allowed), with `before` those below that sequence.
+    """Remove all messages on the subject (wildcards allowed), with `before` those below that sequence.
 
     Returns how many there were. Raises BusUnavailable.
     """
@@ -250,7 +250,7 @@ async def _ask_leader(nc: Client, stream: str, query: dict[str, Any]) -> _RawMes
 
 
 async def get(nc: Client, stream: str, seq: int) -> StoredMessage | None:
-    """Returns the message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
+    """Return the message at a sequence, from any replica; None when this replica has none (yet, or any more)."""
     query = b'{"seq":%d}' % seq
     answer = await _request(nc, f"$JS.API.DIRECT.GET.{stream}", query, {}, BusUnavailable)
     headers = answer.headers or {}
@@ -260,7 +260,7 @@ async def get(nc: Client, stream: str, seq: int) -> StoredMessage | None:
 
 
 async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMessage]:
-    """Makes a batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`) and returns all of it.
+    """Make a batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`) and return all of it.
 
     Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed;
     TooManySubjects.
@@ -292,7 +292,7 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMe
 
 
 async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Makes one call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
+    """Make one call of the JetStream API; the answer may hold `error`. Raises BusUnavailable."""
     data = json.dumps(body).encode() if body is not None else b""
     answer = await _request(nc, f"$JS.API.{subject}", data, {}, BusUnavailable)
     decoded: dict[str, Any] = json.loads(answer.data)
@@ -300,7 +300,7 @@ async def api(nc: Client, subject: str, body: dict[str, Any] | None = None) -> d
 
 
 async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Does as `api`, but raises BusUnavailable, which says what was being done, for any error."""
+    """Do as `api`, but raises BusUnavailable, which says what was being done, for any error."""
     answer = await api(nc, subject, body)
     if error := answer.get("error"):
         raise BusUnavailable(doing, error.get("description"))
@@ -308,7 +308,7 @@ async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None 
 
 
 async def stream_info(nc: Client, stream: str) -> dict[str, Any] | None:
-    """Returns `config`, `state` and `created` of the stream in the JSON of the JetStream API; None when there is
+    """Return `config`, `state` and `created` of the stream in the JSON of the JetStream API; None when there is
     none of this name. Raises BusUnavailable."""
     answer = await api(nc, f"STREAM.INFO.{stream}")
     error = answer.get("error")

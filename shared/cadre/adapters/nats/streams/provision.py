@@ -214,7 +214,7 @@ def stream_names(topology: Topology) -> list[str]:
 
 
 async def check(nc: Client, settings: Settings) -> list[str]:
-    """Returns what is wrong with the server and with the deployment's streams, a line each; [] when nothing is."""
+    """Return what is wrong with the server and with the deployment's streams, a line each; [] when nothing is."""
     if (lack := await server_lack(nc)) is not None:
         return [lack.text]
     if may_provision(nc):
@@ -249,7 +249,7 @@ def _missing(name: str) -> str:
 
 
 def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:
-    """Says whether a shard makes room by itself: it takes it from the oldest runs, ended or not."""
+    """Say whether a shard makes room by itself: it takes it from the oldest runs, ended or not."""
     name = found["name"]
     if name not in [topology.stream(shard) for shard in range(topology.shards)]:
         return []
@@ -279,7 +279,7 @@ def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
 
 
 async def existing(nc: Client, settings: Settings) -> Topology | None:
-    """Returns the topology that the deployment was made with; None before that. Raises StreamDrift, BusUnavailable."""
+    """Return the topology that the deployment was made with; None before that. Raises StreamDrift, BusUnavailable."""
     found = await stream_config(nc, Topology(1, settings.prefix).stream(0))
     if found is None:
         return None
@@ -446,7 +446,7 @@ async def read_mark(nc: Client, prefix: str) -> RestoreMark | None:
 
 
 async def check_no_restore(nc: Client, prefix: str) -> None:
-    """Raises SetupError while a restore goes on, or where one did not end; BusUnavailable."""
+    """Raise SetupError while a restore goes on, or where one did not end; BusUnavailable."""
     if (mark := await read_mark(nc, prefix)) is not None:
         raise SetupError(
             f"a restore goes on, or did not end: if none runs, go back by `{mark.command}` on {mark.host}"

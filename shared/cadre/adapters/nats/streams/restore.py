@@ -128,7 +128,7 @@ def _check_content(settings: Settings, saved: Backup) -> None:
 
 
 async def _check_account(nc: Client, saved: Backup) -> None:
-    """Raises SetupError for a backup of another account than the one whose deployment it would take the place of."""
+    """Raise SetupError for a backup of another account than the one whose deployment it would take the place of."""
     account = await account_name(nc)
     if saved.account and account and saved.account != account:
         raise SetupError(

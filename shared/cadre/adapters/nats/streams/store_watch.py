@@ -73,14 +73,14 @@ class StoreWatch:
         self._shard = 0
 
     async def start(self) -> asyncio.Task[None]:
-        """Remembers the streams as they are now, then watches until the task is cancelled. Raises BusUnavailable."""
+        """Remember the streams as they are now, then watches until the task is cancelled. Raises BusUnavailable."""
         for name in stream_names(self._topology):
             if (info := await jetstream.stream_info(self._nc, name)) is not None:
                 self._created[name] = info["created"]
         return asyncio.create_task(self._watch(), name="store")
 
     def lost(self) -> str | None:
-        """Says what happened when this is not the store that the service began with."""
+        """Say what happened when this is not the store that the service began with."""
         return self._lost
 
     def is_silent(self) -> bool:
@@ -89,8 +89,9 @@ class StoreWatch:
         return silent is not None and silent.what == "requests"
 
     def trouble(self) -> Lack | None:
-        """What keeps the store from being used, and what to do; None when nothing does. A full store can be used: it
-        is read from, and runs are removed from it."""
+        """Return what keeps the store from being used, and what to do; None when nothing does. A full store can be
+        used: it is read from, and runs are removed from it.
+        """
         if self._nc.stats["reconnects"] != self._reconnects:
             text = "the connection to NATS is back: its store is being checked"
             return self._silent() or Lack("store-unchecked", text)
@@ -99,11 +100,11 @@ class StoreWatch:
         return self._lack or self._refuses or self._silent()
 
     def full(self) -> Lack | None:
-        """Says which limit the store has reached, and what to do; None when there is room."""
+        """Say which limit the store has reached, and what to do; None when there is room."""
         return self._full
 
     def states(self) -> dict[State, bool]:
-        """Whether each of the troubles is there."""
+        """Return whether each of the troubles is there."""
         trouble = self.trouble()
         state = _STATES.get(trouble.code) if trouble is not None else None
         return {one: one == state for one in get_args(State)} | {
@@ -129,7 +130,7 @@ class StoreWatch:
         )
 
     async def check(self) -> None:
-        """Looks once at every stream, then writes to one shard; the next check writes to the next one, or to the same
+        """Look once at every stream, then writes to one shard; the next check writes to the next one, or to the same
         one as long as that refuses. Raises BusUnavailable."""
         reconnects = self._nc.stats["reconnects"]
         try:
@@ -236,7 +237,7 @@ async def _full_account(nc: Client) -> Lack | None:
 
 
 def _full_stream(info: dict[str, Any]) -> Lack | None:
-    """Says that a stream has reached a limit of its own, where that means that it refuses what is new."""
+    """Say that a stream has reached a limit of its own, where that means that it refuses what is new."""
     config, state = info["config"], info["state"]
     name, most_bytes, most = config["name"], config.get("max_bytes", -1), config.get("max_msgs", -1)
     if config["discard"] != "new":
@@ -257,7 +258,7 @@ def _full(where: str, holds: object) -> Lack:
 
 
 async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> Lack | None:
-    """Writes a message to each shard, which goes by itself; says which shard does not store it, and what to do."""
+    """Write a message to each shard, which goes by itself; says which shard does not store it, and what to do."""
     for shard in shards:
         headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _PROBE_TTL}
         try:
@@ -276,7 +277,7 @@ async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> Lack
 
 
 async def refusals(nc: Client, settings: Settings) -> list[str]:
-    """Returns `refusal` of the deployment as a list, as `provision.check` returns what is wrong with its streams."""
+    """Return `refusal` of the deployment as a list, as `provision.check` returns what is wrong with its streams."""
     topology = await existing(nc, settings)
     if topology is None:
         return []
@@ -316,7 +317,7 @@ class NatsStorage:
         self._known: dict[str, tuple[float, dict[str, Any]]] = {}
 
     async def fullest(self, tree: str) -> StorageUsage | None:
-        """Returns the fullest place that the tree needs; None when nothing is limited. Raises BusUnavailable."""
+        """Return the fullest place that the tree needs; None when nothing is limited. Raises BusUnavailable."""
         rooms = account_usages(await self._ask("INFO"))
         if self._max_bytes:
             stream = self._topology.stream_of(tree)
