@@ -20,7 +20,7 @@ from cadre.settings import read
 
 START_SECONDS = 30.0
 PAGE_SECONDS = 30.0
-"""How long a page may take to load before it is used as it is."""
+"""Seconds that a page may take to load; after that it is used as it is."""
 
 _PREFIX = "cadre-browser-"
 _FLAGS = (
@@ -39,7 +39,7 @@ _FLAGS = (
     "--disable-features=OptimizationHints,MediaRouter,Translate",
     "--password-store=basic",
     "--force-device-scale-factor=1",
-    # Nothing goes around the proxy: no name is resolved here, and WebRTC opens no sockets of its own.
+    # Nothing goes around the proxy: no name is resolved here, and WebRTC opens no sockets itself.
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--proxy-bypass-list=<-loopback>",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -47,22 +47,23 @@ _FLAGS = (
 
 
 class BrowserUnavailable(Exception):
-    """There is no browser to be had. The text says why; the model reads it."""
+    """No browser is available. The text says why; the model reads it."""
 
 
 class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How browsers are started and what they may reach; each field is read from `CADRE_BROWSER_<FIELD>`."""
+    """Settings for starting browsers and limiting what they reach; each field is read from `CADRE_BROWSER_<FIELD>`."""
 
     chromium: str = "chromium"
     """The browser: a path, or a command on PATH."""
     driver: str = "chromedriver"
     """Its WebDriver: a path, or a command on PATH."""
     private: str = ""
-    """What pages may reach beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
+    """Addresses that pages may reach in addition to the public internet: `1` for all, or networks such as 10.1.0.0/16.
+    """
     sandbox: Literal["auto", "on", "off"] = "auto"
-    """Chromium's own sandbox; `auto`: on, but for root, as whom Chromium does not start with it."""
+    """Chromium's own sandbox; `auto`: on, except when running as root, where Chromium does not start with it."""
     idle_seconds: Annotated[float, Meta(ge=1)] = 600.0
-    """How long a browser is kept for a run that does not come back."""
+    """Seconds for which a browser is kept for a run that does not come back."""
     sessions: Annotated[int, Meta(ge=1)] = 8
     """Browsers at once; beyond it the one left longest ago is closed."""
     width: Annotated[int, Meta(ge=100)] = 1000

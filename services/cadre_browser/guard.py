@@ -1,7 +1,7 @@
 """The proxy that all connections of the browsers go through: it refuses addresses that are not public.
 
-Whatever a page loads, a redirect or a script names comes here. A host is resolved once, all its addresses are checked,
-and the connection goes to the very address that was checked.
+Every request of a page, a redirect or a script passes through here. A host is resolved once, all its addresses are
+checked, and the connection goes to the address that was checked.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class _Refused(Exception):
 
 
 class Guard:
-    """An HTTP proxy on the loopback interface, in a thread and an event loop of its own."""
+    """An HTTP proxy on the loopback interface, in its own thread and event loop."""
 
     def __init__(self, allowed: tuple[Network, ...], resolve: Resolve = system_resolve) -> None:
         self._allowed = allowed
@@ -92,7 +92,7 @@ class Guard:
         except _Refused as refused:
             writer.write(_refusal(refused))
         except OSError:
-            pass  # one of the two has hung up: there is nobody to answer
+            pass  # one of the two has hung up: there is no peer left to answer
         finally:
             writer.close()
             if upstream is not None:

@@ -15,10 +15,10 @@ from cadre_browser.chromium import BrowserUnavailable, Chromium
 Kind = Literal["any", "link", "button", "field", "checkbox", "radio", "image"]
 
 WAIT_SECONDS = 2.0
-"""How long an element may take to appear."""
+"""Seconds that an element may take to appear."""
 
 LOAD_SECONDS = 10.0
-"""How long a page may load on after an action."""
+"""Seconds that a page may go on loading after an action."""
 
 DOWNLOAD_SECONDS = 20.0
 MAX_TEXT_CHARACTERS = 20_000
@@ -51,9 +51,9 @@ class BrowserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tabs: list[str] = []
     """Addresses, in their order."""
     front: int = 0
-    """Which of the tabs is in front."""
+    """Index of the tab in front."""
     x: float = 0
-    """How far it is scrolled, in pixels."""
+    """Horizontal scroll position, in pixels."""
     y: float = 0
     cookies: list[dict[str, Any]] = []
 
@@ -64,7 +64,7 @@ class BrowserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def cookie_to_keep(cookie: dict[str, Any]) -> dict[str, Any]:
-    """A cookie as Chromium tells of it, in the form in which it takes it back."""
+    """Return a cookie that Chromium reported, in the form that Chromium accepts."""
     kept = {key: cookie[key] for key in _COOKIE if key in cookie}
     if cookie.get("session") or kept.get("expires", 0) < 0:
         kept.pop("expires", None)
@@ -77,7 +77,7 @@ def state_path(run: str, tree: str) -> str:
 
 
 async def read_state(context: ToolContext) -> BrowserState:
-    """The run's last state; an empty one where there is none that can be read."""
+    """Return the run's last state; an empty one if no state can be read."""
     try:
         file = await context.workspace.read(state_path(context.run, context.tree))
         return msgspec.json.decode(file.data, type=BrowserState)
@@ -86,7 +86,7 @@ async def read_state(context: ToolContext) -> BrowserState:
 
 
 async def write_state(context: ToolContext, state: BrowserState) -> None:
-    """Keep the state beside the run's journal."""
+    """Keep the state next to the run's journal."""
     await context.workspace.write(state_path(context.run, context.tree), msgspec.json.encode(state))
 
 
@@ -295,7 +295,7 @@ class Page:
         return f"{shown[:MAX_TEXT_CHARACTERS]}\n[… {len(shown) - MAX_TEXT_CHARACTERS} characters more]"
 
     def dialog(self) -> str | None:
-        """Return what a dialog of the page asks; None when there is none."""
+        """Return the question that a dialog of the page asks; None without a dialog."""
         from selenium.common.exceptions import NoAlertPresentException
 
         try:
@@ -316,7 +316,7 @@ class Page:
             alert.dismiss()
 
     def close_popups(self) -> None:
-        """Dismisses a dialog of the browser, and tells the page that Escape was pressed."""
+        """Dismiss a dialog of the browser; without one, press Escape on the page."""
         if self.dialog() is not None:
             self._driver.switch_to.alert.dismiss()
             return

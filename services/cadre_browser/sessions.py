@@ -27,7 +27,7 @@ class BrowserReopened(Exception):
 
 
 class BrowserFailed(Exception):
-    """What was asked of the page could not be done. The model reads the text."""
+    """The page could not do what was asked of it. The model reads the text."""
 
 
 class BrowserSession:
@@ -78,7 +78,7 @@ class BrowserSession:
         return outcome, told, names
 
     def close_browser(self) -> None:
-        """End the browser's processes; whatever is at work on it fails."""
+        """End the browser's processes; any work in progress on it fails."""
         chromium, self._chromium, self._page = self._chromium, None, None
         if chromium is not None:
             chromium.close()
@@ -127,7 +127,7 @@ class BrowserSession:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except asyncio.CancelledError:
-            # Out of time, or nobody wants the outcome: the thread is let go by the end of its browser.
+            # Out of time, or the outcome is not wanted any more: the thread ends when its browser ends.
             self.close_browser()
             raise
 

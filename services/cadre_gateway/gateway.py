@@ -198,14 +198,14 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 
 
 async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[Sample]:
-    """All samples of a gateway as they are now, but those that nobody answers in time."""
+    """Return all samples of a gateway as they are now, except those that are not answered in time."""
     agents = set[str]()
     for one in platform.registry.reachable():
         if one.agent is not None:
             agents.add(one.agent.name)
             totals.begin_cost(one.agent.name, one.priced_models)
     nc, topology = platform.nc, platform.topology
-    # The last figures of a process are asked for when it has let go of its index; half an index has wrong ones.
+    # The last figures of a process are asked for when it has released its index; half an index has wrong ones.
     is_told = index.whole.is_set() and not index.is_closed
     parts = [lag_samples(nc, topology), dead_letter_samples(nc, topology), store_samples(nc, topology)]
     if is_told:

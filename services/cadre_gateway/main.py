@@ -89,15 +89,16 @@ def _tenants(folder: Path, bodies: BodyMemory, process: ServiceProcess) -> Tenan
 
 
 class TenantsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the tenants of a gateway are: `CADRE_<FIELD>`."""
+    """Settings for where the tenants of a gateway are: `CADRE_<FIELD>`."""
 
     tenants: str = ""
     """The folder that `cadre tenant` makes; "" for a gateway of one deployment."""
 
 
 def read_tenants_folder(given: Path | None, *, asked: bool) -> Path | None:
-    """The folder of tenants: the one given, else that of the environment; None for a gateway of one deployment.
-    `asked`: whether the command says whom to let in. Raises SettingError for that, which belongs into their files."""
+    """Return the folder of tenants: the one given, else that of the environment; None for a gateway of one deployment.
+    `asked`: whether the command sets who is let in. Raises SettingError in that case, because that belongs in the
+    tenants' files."""
     named = read(TenantsSettings, "CADRE_").tenants
     folder = given or (Path(named) if named else None)
     if folder is not None and (asked or read_access_settings() != AccessSettings()):

@@ -1,5 +1,5 @@
-"""Take what is read from the streams to the index and to the ledger; save the ledger to the object store, for its
-sums outlive their runs; make the index again from the journals, beside the one that goes on serving."""
+"""Take what is read from the streams to the index and to the ledger; save the ledger to the object store, for its sums
+outlive their runs; make the index again from the journals, while the old one goes on serving."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _KNOWN_ROOTS = 4_000
 
 @dataclass(frozen=True)
 class LedgerFeed:
-    """Counts in the ledger what the live tail reads. It needs no index: the task of a tree's root says for whom the
-    tree works."""
+    """Counts in the ledger what the live tail reads. It needs no index: the task of a tree's root says the person the
+    tree works for."""
 
     ledger: UsageLedger
     history: History
@@ -119,7 +119,7 @@ class LedgerImage(msgspec.Struct, kw_only=True):
 
 
 class LedgerSnapshots:
-    """Loads the ledger once, and saves it. It cannot be made anew as the index can: the runs may be gone."""
+    """Loads the ledger once, and saves it. It cannot be rebuilt as the index can: the runs may be gone."""
 
     def __init__(self, images: NatsSnapshots, topology: Topology, streams: list[str]) -> None:
         self._images = images
@@ -129,8 +129,8 @@ class LedgerSnapshots:
         self._saves = True
 
     async def load(self) -> UsageLedger:
-        """Return what was saved last. Raises BusUnavailable: whoever began without it would save too little in its
-        place.
+        """Return the ledger that was saved last. Raises BusUnavailable: a gateway that began without it would overwrite
+        it with too little.
         """
         data = await self._images.load(self._name)
         nothing = [0] * len(self.streams)
@@ -146,7 +146,7 @@ class LedgerSnapshots:
             )
             self._saves = False
             return UsageLedger(SavedLedger(positions=nothing))
-        # A stream that was made anew has nothing in it that is counted.
+        # A stream that was created again has nothing in it that is counted.
         known = dict(zip(image.streams, image.ledger.positions, strict=True))
         image.ledger.positions = [known.get(stream, 0) for stream in self.streams]
         return UsageLedger(image.ledger)
@@ -239,7 +239,7 @@ class IndexRebuilder:
 
         async def all_read(positions: Sequence[int]) -> None:
             await caught_up(positions)
-            await reader.stop()  # what it reads from here on is the other one's
+            await reader.stop()  # from here on the other one reads
 
         async def fill() -> None:
             # Most of it while the other goes on; the rest takes a moment.

@@ -46,7 +46,7 @@ _FAILURE_PAUSE_SECONDS = 5.0
 """Longer with every failure in a row."""
 
 _START_SECONDS = 3600.0
-"""After so long the files of a run that has not begun are nobody's, unless its task is waiting."""
+"""Seconds after which the files of a run that has not begun belong to no run, unless its task is waiting."""
 
 _SWEEP_SECONDS = 3600.0
 """Between two searches for blobs that killed writers have left behind, and for queues of retired services."""
@@ -128,8 +128,9 @@ class Janitor:
     async def erase(self, tree: str, *, expired: bool = False) -> None:
         """Remove a tree that has ended: its blobs, its messages, and its place in lists and sessions.
 
-        If it has `expired`, blobs that were put within the last hour go later. Raises RetryableError: once the
-        record is written the removal goes on by itself. In a full store the tree itself makes the room for the record.
+        If it has `expired`, blobs that were put within the last hour go later. Raises RetryableError: once the record
+        is written the removal continues in the background. In a full store the tree itself makes the room for the
+        record.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Serve several NATS accounts from one gateway process, each by host names of its own: a tenant for each file in the
+"""Serve several NATS accounts from one gateway process, each by its own host names: a tenant for each file in the
 folder, opened, kept open, opened again when its account was lost, closed when its file is gone."""
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _CLIENT_SECRET = "CADRE_OIDC_CLIENT_SECRET"
 
 
 class _Trouble(NamedTuple):
-    """Why a tenant is not served."""
+    """The reason why a tenant is not served."""
 
     code: str
     what: str
 
 
 class Tenant:
-    """A tenant of this process, in a task of its own from `begin` to `end`."""
+    """A tenant of this process, in its own task from `begin` to `end`."""
 
     def __init__(self, folder: Path, spec: TenantSpec, process: ServiceProcess, bodies: BodyMemory) -> None:
         self.name, self.spec = folder.name, spec
@@ -200,7 +200,7 @@ def _code(error: CadreError | OSError) -> str:
 
 
 def _text(file: Path) -> str:
-    """Return what a file holds; "" when there is none."""
+    """Return the content of a file; "" without one."""
     try:
         return file.read_text().strip()
     except FileNotFoundError:
@@ -224,7 +224,8 @@ LOOK_SECONDS = 5.0
 
 
 class Tenants:
-    """What the process serves (`cadre.service.served.Serving`): the tenant of the name that a request is sent to."""
+    """The tenants that the process serves (`cadre.service.served.Serving`): a request goes to the tenant of the name
+    that it is sent to."""
 
     def __init__(self, folder: Path, process: ServiceProcess, bodies: BodyMemory) -> None:
         self._folder = folder
@@ -233,11 +234,11 @@ class Tenants:
         self._tenants: dict[str, Tenant] = {}
         self._by_host: dict[str, Tenant] = {}
         self._wrong: dict[str, str] = {}
-        """What is wrong with files that could not be taken, by tenant."""
+        """The errors in files that could not be taken, by tenant."""
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Begin to serve all tenants. Raises SetupError for a folder that is none."""
+        """Begin to serve all tenants. Raises SetupError if the path is not a folder."""
         if not self._folder.is_dir():
             raise SetupError(f"CADRE_TENANTS={self._folder} is no folder: `cadre tenant create` makes it")
         await self._look()
@@ -276,7 +277,8 @@ class Tenants:
         return found
 
     def front(self, app: AsgiApp) -> AsgiApp:
-        """A tenant's names lead to it alone: what `app` tells of the process is for who asks it by its address."""
+        """Return an app that routes each request by its host name: a tenant's names lead only to that tenant, and `app`
+        answers callers that use the address of the process."""
 
         async def answer(scope: Any, receive: Any, send: Any) -> None:
             name = host_name(Headers(scope=scope)) if scope["type"] == "http" else ""
@@ -290,7 +292,7 @@ class Tenants:
         return answer
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse what is sent to a name of nobody, and all while it is not known whose names there are."""
+        """Refuse requests to unknown names, and all requests until the names are known."""
         if self._looking is None:
             await send_problem(send, 503, "starting", f"the tenants in {self._folder.name} are not read yet")
             return
@@ -305,7 +307,7 @@ class Tenants:
         return True
 
     async def close(self) -> None:
-        """Nothing is left: each tenant lets go of its own connection."""
+        """Close nothing: each tenant closes its own connection."""
 
     async def _look_again(self) -> None:
         while True:
@@ -361,7 +363,7 @@ class Tenants:
             self._forget_hosts(tenant)
         log.info("tenant %s: ended", name)
         await tenant.end()
-        # One that begins anew answers by its names until then: it is away, and nobody else's.
+        # A tenant that restarts keeps its names until then: it is away, and no other tenant has them.
         self._forget_hosts(tenant)
 
     def _forget_hosts(self, tenant: Tenant) -> None:

@@ -305,10 +305,10 @@ def _live_spans(platform: Platform, settings: TracingSettings) -> LiveSpans:
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the console leads to: `CADRE_<FIELD>`."""
+    """Settings for links from the console: `CADRE_<FIELD>`."""
 
     trace_url: str = ""
-    """Where people look at a trace, with `{trace_id}` in it; "" for nowhere."""
+    """The URL of a trace for people, with `{trace_id}` in it; "" for no link."""
 
     def __post_init__(self) -> None:
         url = self.trace_url
@@ -326,14 +326,14 @@ def read_console_settings() -> ConsoleSettings:
 
 @dataclass(frozen=True)
 class GatewayOptions:
-    """What a gateway is told beside the settings of its deployment."""
+    """Options of a gateway in addition to the settings of its deployment."""
 
     access: AccessSettings
     oidc: OidcSettings | None
-    """None where nobody signs in by a provider."""
+    """None without sign-in by a provider."""
     index: IndexSettings
     bodies: BodyMemory
     """That of the whole process."""
     cards: CardSettings
     secret: Callable[[str], str]
-    """Finds the secret of this name, which triggers and notices name; "" when there is none."""
+    """Finds the secret of this name, which triggers and notices name; "" without one."""

@@ -1,4 +1,4 @@
-"""One process of the memory service: it serves tools and people's requests, and tidies up by itself."""
+"""One process of the memory service: it serves tools and people's requests, and runs its own cleanup."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ _DAY_SECONDS = 86400.0
 
 
 class MemoryHost:
-    """What the memory service adds to the frame of every process (`cadre.service.platform.Part`)."""
+    """The memory service's part of the frame of every process (`cadre.service.platform.Part`)."""
 
     app: AsgiApp | None = None
     """None: it has no HTTP but the frame's health endpoints."""
@@ -69,7 +69,7 @@ class MemoryHost:
         """Open the index and begin to work. Raises BusUnavailable, SetupError, IndexUnavailable."""
         platform, settings = self._platform, self._settings
         self._embedder = embedder = await open_embedder(settings)
-        # A server may be slow to come, and an engine that was killed slow to let go of its files.
+        # A server may be slow to come, and an engine that was killed slow to release its files.
         self._index = index = await retry(
             lambda: _open_index(settings, embedder), self._clock.sleep, told=platform.opening.waits
         )

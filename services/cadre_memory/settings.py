@@ -1,4 +1,4 @@
-"""What one memory service is: the variables `CADRE_MEMORY_…` and `QDRANT_URL`."""
+"""Settings of one memory service: the variables `CADRE_MEMORY_…` and `QDRANT_URL`."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -9,11 +9,11 @@ from cadre.errors import SettingError
 from cadre.settings import read
 
 Embeddings: TypeAlias = Literal["auto", "openai", "local", "none"]
-"""Where dense vectors come from; docs/memory.md explains the choices."""
+"""The source of dense vectors; docs/memory.md explains the choices."""
 
 
 class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `cadre memory` is: each field is set by `CADRE_MEMORY_<FIELD>`, the last one by `QDRANT_URL`.
+    """Settings of one `cadre memory`: each field is set by `CADRE_MEMORY_<FIELD>`, the last one by `QDRANT_URL`.
 
     The key of a Qdrant server is read where it is used, from `QDRANT_API_KEY`.
     """
@@ -32,7 +32,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     embeddings_dim: Annotated[int, Meta(ge=0)] = 0
     """Dimensions to ask the endpoint for; 0: as many as its model has."""
     embeddings_seconds: Annotated[float, Meta(ge=0.05)] = 2.0
-    """How long a search waits for the vector of its query before it compares words only."""
+    """Seconds that a search waits for the vector of its query before it compares words only."""
     embeddings_batch: Annotated[int, Meta(ge=1)] = 16
     """Texts per request to the endpoint."""
     collections: str = "mem"

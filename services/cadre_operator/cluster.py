@@ -1,4 +1,4 @@
-"""The Kubernetes API as the operator uses it: objects read, applied, removed, and told of."""
+"""The Kubernetes API as the operator uses it: objects read, applied, removed, and watched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION
 from cadre.settings import api_server_of_pod
 
 MANAGER = "cadre-operator"
-"""Who has set a field: the name that server-side apply knows the operator by, and its mark on what it made."""
+"""The manager of a field: the name that server-side apply knows the operator by, and its mark on the objects it made.
+"""
 
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
@@ -89,7 +90,7 @@ class Cluster:
         return [{"apiVersion": version, "kind": kind, **item} for item in found["items"]]
 
     async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object; None when there is none."""
+        """Return the object; None if it does not exist."""
         try:
             return await self._call("GET", _path(kind, namespace, name))
         except ApiError as error:

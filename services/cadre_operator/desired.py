@@ -1,4 +1,4 @@
-"""What a namespace is to have for its objects: rendered as `cadre k8s render` does it, and owned by them."""
+"""The desired objects of a namespace: rendered as `cadre k8s render` does it, and owned by the objects they are for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Key = tuple[str, str]
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """What objects ask of their namespace's gateway under one path."""
+    """The requests of objects to their namespace's gateway under one path."""
 
     deployment: str = ""
     """Name of the Deployment that serves it; empty where none does."""
@@ -46,11 +46,11 @@ class Desired(NamedTuple):
 
     manifests: dict[Key, Manifest]
     problems: dict[str, str]
-    """What is wrong with an object, by its uid."""
+    """The errors in objects, by uid."""
     deployments: dict[str, list[str]]
     """Names of the Deployments of an object, by its uid."""
     served: dict[str, Noted]
-    """What the services are for: each agent, tool and pool, by its path at the gateway."""
+    """The agents, tools and pools that the services are for, by their path at the gateway."""
     lacks: dict[str, str]
     """The agents and tools that an object names and nothing here is, by its uid; "" when there are all."""
 

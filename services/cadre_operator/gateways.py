@@ -69,7 +69,7 @@ def _gateway(values: Values) -> str:
 
 
 class Notes:
-    """What the gateways of all namespaces may still hold for objects: agents, tools, pools and definitions."""
+    """Records what the gateways of all namespaces may still hold for objects: agents, tools, pools and definitions."""
 
     def __init__(self, cluster: Cluster, gateways: Gateways) -> None:
         self._cluster = cluster

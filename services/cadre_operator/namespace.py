@@ -1,7 +1,7 @@
 """The objects of a namespace as services: each read as the file that it would be on a disk.
 
-Whoever writes objects must not have the operator do more for them than render: it opens no file but those that it
-has written itself, starts no command, and imports no module but Cadre's own tools.
+People who write objects must not be able to make the operator do more than render: it opens only files that it has
+written itself, starts no command, and imports no module but Cadre's own tools.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Service(NamedTuple):
     role: Role
     """Its NATS user."""
     replicas: int | None = None
-    """How many pods its object says it has; None: as the values say."""
+    """The number of pods in its object; None: as the values say."""
 
 
 class Reading(NamedTuple):
-    """What the objects of a namespace amount to."""
+    """The result of reading the objects of a namespace."""
 
     services: list[Service]
     problems: dict[str, str]
-    """What is wrong with an object, by its uid."""
+    """The errors in objects, by uid."""
     values: Values
     lacks: dict[str, str]
     """The agents and tools that an object names and nothing here is, by its uid; "" when there are all."""
@@ -141,7 +141,7 @@ class _NamespaceReader:
         return teams
 
     def read_agents(self, teams: Mapping[str, str]) -> None:
-        """Read each agent beside its team's file and the models."""
+        """Read each agent with its team's file and the models."""
         firsts = {_name(one) for one in self._objects["Agent"] if _first(one) == _name(one)}
         for found in self._objects["Agent"]:
             name = _first(found)

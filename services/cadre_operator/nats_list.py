@@ -26,7 +26,7 @@ _ASK_SECONDS = 3.0
 
 
 class NatsList:
-    """What the servers of all namespaces know of users whose services are not ready."""
+    """Tracks whether the servers of all namespaces know the users whose services are not ready."""
 
     def __init__(self) -> None:
         self._unknown_since: dict[tuple[str, str], float] = {}

@@ -70,13 +70,13 @@ _MADE = (
     "Service",
     "ScaledObject",
 )
-"""Kinds of what the operator makes and takes away. Jobs go by themselves, unless others take their places before."""
+"""Kinds that the operator makes and removes. Jobs expire, unless others take their places before."""
 
 _NOT_INSTALLED = {
     "ScaledObject": "KEDA is not installed: replicas follow no queue",
     "CiliumNetworkPolicy": "Cilium is not installed: what may leave the cluster reaches nothing (say cilium: false)",
 }
-"""What the status says in a cluster that does not know a kind."""
+"""The status in a cluster that does not know a kind."""
 
 
 class _Unsettled(NamedTuple):
@@ -86,7 +86,7 @@ class _Unsettled(NamedTuple):
     wanted: Desired
     values: Values
     served: dict[str, Noted]
-    """What they have asked for, in this round or in one before that the gateway has not heard of."""
+    """Their requests, in this round or in an earlier one that the gateway has not received."""
     kept: set[str]
     """Names of the Deployments that serve although no object asks for them: their objects were deleted without them, or
     are refused now."""

@@ -1,4 +1,4 @@
-"""What an object's status says, and what of it is news."""
+"""The status of an object, and the part of it that is news."""
 
 from __future__ import annotations
 

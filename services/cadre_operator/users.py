@@ -66,7 +66,7 @@ def _user_in(secret: Manifest) -> tuple[Role, Key] | None:
         role = msgspec.json.decode(written, type=Role)
         return role, key_in(b64decode(held).decode(), f"Secret {secret['metadata']['name']}")
     except (msgspec.MsgspecError, SettingError, ValueError):
-        return None  # changed by hand: it is made anew
+        return None  # changed by hand: it is made again
 
 
 def _secret(name: str, namespace: str, key: str, text: str, annotations: dict[str, str]) -> Manifest:

@@ -8,7 +8,7 @@
 
 Two sides, two processes, and no trust between them:
 
-- `interpreters/`, outside: `contract` has the requests and outcomes, `pool` the processes at hand, `session` one run's
+- `interpreters/`, outside: `contract` has the requests and outcomes, `pool` the ready processes, `session` one run's
   interpreter, `zygote` the process that forks, `process` one forked process. Nothing there ever evaluates or
   unpickles what came from a model's code.
 - `jail/`, inside, standard library and cloudpickle only: `zygote` forks, `jail` locks, `interpreter` serves. It is
@@ -16,5 +16,5 @@ Two sides, two processes, and no trust between them:
 - `wire/` is what both sides know: frames, values, signatures, orders for jails, exit codes.
 - `serving/` takes code calls from the bus.
 
-What is promised to the code, and against it, is in docs/sandbox.md.
+docs/sandbox.md lists the guarantees for the code and against it.
 """

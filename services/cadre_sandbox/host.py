@@ -37,10 +37,10 @@ from cadre_sandbox.serving.warm_pool import WarmPool
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one `cadre sandbox` is: each field is set by `CADRE_SANDBOX_<FIELD>`."""
+    """Settings of one `cadre sandbox`: each field is set by `CADRE_SANDBOX_<FIELD>`."""
 
     pool: str = "default"
-    """Whose code it runs: that of agents which name this pool."""
+    """The pool: it runs the code of agents that name this pool."""
     tier: Tier = "landlock"
     """The least isolation; below it no code is run."""
     sessions: Annotated[int, Meta(ge=1)] = 32
@@ -50,11 +50,11 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
     ready: Annotated[int, Meta(ge=0)] = 2
     """Fresh interpreters that wait for their run."""
     idle_seconds: Annotated[float, Meta(ge=0)] = 600.0
-    """How long an interpreter is kept for a run that does not come back."""
+    """Seconds for which an interpreter is kept for a run that does not come back."""
     seconds: Annotated[float, Meta(ge=0.1)] = 300.0
-    """The most that any block may compute, whatever its agent asks for."""
+    """Maximum seconds that a block may compute, even if its agent asks for more."""
     memory_mb: Annotated[int, Meta(ge=16)] = 2048
-    """The most that any interpreter may have, whatever its agent asks for."""
+    """Maximum memory of an interpreter, even if its agent asks for more."""
     modules: str = ""
     """Imported once for all interpreters, separated by commas: numpy,pandas."""
     python: str = ""
@@ -158,7 +158,7 @@ class SandboxHost:
         return self._runner.unavailable
 
     def about(self) -> dict[str, str]:
-        """Return what /readyz says of this process, beside whether it is ready."""
+        """Return the details of this process in /readyz, in addition to its readiness."""
         counts = self._runner.counts if self._runner else Counter[str]()
         served = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in sorted(counts.items()))
         return {"pool": self._settings.pool, "tier": self._sandbox.tier, "served": served or "nothing"}

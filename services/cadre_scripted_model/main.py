@@ -28,7 +28,7 @@ IGNORED_SERVER_ERRORS = (
     # A slow answer may be open when the server is stopped.
     "Cancel ",
 )
-"""How messages begin that the HTTP server logs as errors and are none here."""
+"""The beginnings of messages that the HTTP server logs as errors and that are harmless here."""
 
 MODES = ("script", "auto", "record", "replay")
 
@@ -103,7 +103,7 @@ def _source(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    # Bound and listening before the address is printed: whoever reads it can connect at once.
+    # Bound and listening before the address is printed: readers can connect at once.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

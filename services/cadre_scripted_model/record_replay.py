@@ -1,5 +1,5 @@
-"""Record the answers of a real endpoint on disk, and replay them without one, found again by what was asked, in
-whatever order it is asked."""
+"""Record the answers of a real endpoint on disk, and replay them without one, found again by their requests, in any
+order."""
 
 import base64
 import hashlib
@@ -48,7 +48,7 @@ _HIDDEN = "***"
 
 
 class Secrets:
-    """Hides the key of an endpoint, and the secrets in its URL, in whatever form a text repeats them."""
+    """Hides the key of an endpoint, and the secrets in its URL, in every form in which a text repeats them."""
 
     def __init__(self, key: str = "", url: str = "") -> None:
         parts = urlsplit(url)
@@ -158,7 +158,7 @@ class Cassettes:
         return None
 
     def check(self) -> int:
-        """Return how many cassettes there are. Raises SettingError when there is none, or an unreadable one."""
+        """Return the number of cassettes. Raises SettingError without a cassette, or with an unreadable one."""
         count = len([_read(path) for path in self._folder.glob("*.json")])
         if not count:
             raise SettingError(f"{self._folder}: no cassettes here; make some with --mode record")
@@ -318,7 +318,7 @@ class Replayer:
         self._secrets = Secrets(key)
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
-        """Return the recorded answer, or 424 when there is none."""
+        """Return the recorded answer, or 424 without one."""
         request = canonical(body, self._secrets)
         found = self._cassettes.find(request)
         if found is None:

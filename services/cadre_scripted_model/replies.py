@@ -114,7 +114,7 @@ def _call(call: CallReply, made_id: str) -> dict[str, Any]:
 
 
 def _head(completion: Completion, kind: str) -> dict[str, Any]:
-    # Whatever model was asked for, the answer says who gave it.
+    # The answer names the model that gave it, not the one that was asked for.
     return {"id": completion.id, "object": kind, "created": completion.created, "model": MODEL_ID}
 
 

@@ -33,7 +33,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     """All system and developer messages, a line between them."""
     last: str
-    """Text of the last message, whatever its role."""
+    """Text of the last message, of any role."""
     tool: str
     """The tool results that end the conversation, one a line; empty when it does not end in any."""
     tool_results: list[str]
@@ -57,7 +57,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON schema that the answer must fit; {} when any JSON object will do."""
     images: int
     tokens: int
-    """What the messages and tools take up, roughly: four characters a token, images not counted."""
+    """The approximate size of the messages and tools: four characters a token, images not counted."""
     stop: list[str]
     stream: bool
     include_usage: bool
@@ -159,7 +159,7 @@ def _offered(tools: list[Any]) -> dict[str, dict[str, Any]]:
     offered: dict[str, dict[str, Any]] = {}
     for index, tool in enumerate(tools):
         if isinstance(tool, dict) and tool.get("type", "function") != "function":
-            continue  # the endpoint would run it by itself
+            continue  # the endpoint would run it itself
         function = tool.get("function") if isinstance(tool, dict) else None
         if not isinstance(function, dict) or not function.get("name"):
             raise BadRequest(f"tools[{index}] must be a function with a name", "tools")
@@ -268,7 +268,7 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a rule answers, and how. Every text may be a template."""
+    """The answer of a rule. Every text may be a template."""
 
     content: str | None = None
     tool_calls: list[CallReply] = []
@@ -289,7 +289,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Cut the connection after so many streamed pieces; a reply that is not streamed is cut in the middle."""
     cached_tokens: int = 0
     reasoning_tokens: int = 0
-    """What the usage says of the tokens read and written."""
+    """Numbers in the usage: tokens read from the cache, and tokens written as reasoning."""
     finish: str | None = None
     """The finish_reason; `tool_calls` or `stop` when it is left out. In the Responses API `length` and `content_filter`
     make the response incomplete, `failed` has it fail, `error` ends its stream with an error."""

@@ -8,7 +8,7 @@ import msgspec
 from cadre_scripted_model.request import RequestView
 
 MAX_LINES = 10_000
-"""How many lines are kept; older ones are forgotten."""
+"""Number of lines that are kept; older ones are forgotten."""
 
 
 class LogLine(msgspec.Struct, kw_only=True):

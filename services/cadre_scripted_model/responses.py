@@ -109,7 +109,7 @@ def _response_format(form: Any) -> Any:
 
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Why a response is incomplete, by the `finish` of the script."""
+"""The reason why a response is incomplete, by the `finish` of the script."""
 
 FAILED, ERROR = "failed", "error"
 """Two more words for `finish`: the response fails, or the stream ends with an error."""

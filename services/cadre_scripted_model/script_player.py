@@ -93,7 +93,7 @@ class Script:
         return None
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts of answered requests."""
         self._hits = [0] * len(self.rules)
 
 
@@ -253,7 +253,7 @@ def _rendered(text: str, names: dict[str, Any]) -> Any:
             return msgspec.to_builtins(value, enc_hook=_plain)
     except BadTemplate as error:
         raise BadTemplate(f"template {text[:80]!r}: {error}") from error
-    # Whatever a template does with the texts of a stranger's request may fail in its own way.
+    # A template that handles the texts of a stranger's request may fail in many ways.
     except (jinja2.TemplateError, ArithmeticError, LookupError, NameError, TypeError, ValueError) as error:
         raise BadTemplate(f"template {text[:80]!r}: {error}") from error
     raise BadTemplate(f"template {text[:80]!r}: {value._undefined_message}")
@@ -300,7 +300,7 @@ class ScriptPlayer:
         return response
 
     def reset(self) -> None:
-        """Begin the script anew."""
+        """Start the script over."""
         self.script.reset()
         self._release = asyncio.Event()
 
@@ -415,7 +415,7 @@ def _due(view: RequestView) -> list[str]:
     due = [name for name in view.tools if name not in view.called and name != FINAL_ANSWER]
     if not due and FINAL_ANSWER in view.tools:
         return [FINAL_ANSWER]
-    # An endpoint that is told "required" must call something, even for the second time.
+    # An endpoint that gets "required" must call something, even for the second time.
     return due or (view.tools[:1] if choice == "required" else [])
 
 

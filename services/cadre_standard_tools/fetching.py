@@ -19,20 +19,20 @@ from cadre.adapters.http_options import tls_context
 from cadre.errors import SettingError
 
 FETCH_SECONDS = 20.0
-"""How long a page with all its redirects may take."""
+"""Seconds that a page with all its redirects may take."""
 
 MAX_PAGE_BYTES = 2_000_000
-"""How much of a page's content is read, packed as well as unpacked."""
+"""Number of bytes of a page's content that are read, packed as well as unpacked."""
 
 MAX_REDIRECTS = 10
 
 _MAX_GZIP_MEMBERS = 100
-"""How many members a gzip file may have: unpacking each costs most where they are small."""
+"""Maximum number of members of a gzip file: unpacking each costs most where they are small."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
 _TIMEOUT = httpx2.Timeout(None, connect=5.0)
-"""How long connecting to one of several addresses may take; `FETCH_SECONDS` bounds the whole."""
+"""Seconds that connecting to one of several addresses may take; `FETCH_SECONDS` bounds the whole."""
 
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Cadre)",

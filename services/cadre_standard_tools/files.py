@@ -8,7 +8,7 @@ from cadre.tool import ToolContext, tool
 from cadre.tools.files import File, media_type_of
 
 MAX_CHARACTERS = 15_000
-"""How much of a text one call shows: more would be cut by most agents' own limit."""
+"""Number of characters of a text that one call shows: more would be cut by most agents' own limit."""
 
 Start = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHARACTERS)]
@@ -134,7 +134,7 @@ def part(text: str, start: int, count: int) -> str:
 
 
 def _text(data: bytes) -> str | None:
-    """Return the data as text; None when it is none."""
+    """Return the data as text; None if it is not text."""
     if b"\0" in data or media_type_of(data) != media_type_of(b""):
         return None
     try:

@@ -25,7 +25,7 @@ class Hit(msgspec.Struct, frozen=True):
     url: str
     """Its address; in a folder, its path there."""
     snippet: str
-    """What it says about the query."""
+    """A passage about the query."""
 
 
 class SearchResults(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class SearchResults(msgspec.Struct, frozen=True):
     results: list[Hit]
     """The best first."""
     note: str = ""
-    """Why there are none, and what to do about it."""
+    """The reason why there are no results, and what to do about it."""
 
 
 class SearchUnavailable(Exception):
@@ -53,7 +53,7 @@ MAX_RESULTS = 20
 
 
 SEARCH_SECONDS = 20.0
-"""How long a search may take."""
+"""Seconds that a search may take."""
 
 
 class _Result(msgspec.Struct):
@@ -111,7 +111,7 @@ MAX_FILE_BYTES = 2_000_000
 """A larger file is left out."""
 
 SNIPPET_CHARACTERS = 600
-"""How much of a file a result shows."""
+"""Number of characters of a file that a result shows."""
 
 # How soon repeating a word stops to count, and how much long files are held back.
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
@@ -178,7 +178,7 @@ class FolderSearch:
                 log.warning("%s is left out of the search: %s", path, error)
                 continue
             found[path] = known
-        # Another search may run beside this one: what is remembered is only ever replaced as a whole.
+        # Another search may run at the same time: what is remembered is only ever replaced as a whole.
         self._read = found
         return [document for _, document in found.values()]
 

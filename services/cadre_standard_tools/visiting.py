@@ -12,7 +12,7 @@ from cadre_standard_tools.fetching import FetchedPage, Fetcher, PageUnavailable
 from cadre_standard_tools.settings import read_standard_tools_settings
 
 MAX_CHARACTERS = 40_000
-"""How much of a page the model is shown."""
+"""Number of characters of a page that the model is shown."""
 
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = tuple(
@@ -118,7 +118,7 @@ def _laid_out(soup: BeautifulSoup) -> str:
     try:
         return converter.convert_soup(soup)
     except RecursionError:
-        # Nested hundreds of levels deep: nobody wrote that for a reader.
+        # Nested hundreds of levels deep: not written for a reader.
         return soup.get_text("\n", strip=True)
 
 

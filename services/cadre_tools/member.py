@@ -99,8 +99,8 @@ def _read_file(file: Path) -> AgentSpec:
 
 
 def serve(spec: AgentSpec, folder: Path, settings: Settings) -> None:
-    """Serve the agent and the tools that its kind brings, until told to stop; paths in its file are relative to the
-    folder. Raises SetupError, and SystemExit with the status of a process that could not go on."""
+    """Serve the agent and the tools that its kind brings, until stopped; paths in its file are relative to the folder.
+    Raises SetupError, and SystemExit with the status of a process that could not go on."""
     facts = facts_of(spec)
     if not facts.tools and not facts.serves_pools:
         raise SpecError(

@@ -36,7 +36,7 @@ AT_ONCE = 256
 """Entries in hand: what cannot be exported at the moment waits in its stream, not here."""
 
 PATIENT_DELIVERIES = 20
-"""Deliveries after which an entry is taken without those before it that nobody can read."""
+"""Deliveries after which an entry is taken without earlier entries that cannot be read."""
 
 NEWER_PAUSE_SECONDS = 10.0
 """Seconds before what only a newer tracer can read is delivered again."""
@@ -260,7 +260,7 @@ class Projections:
         held = self._get(entry)
         async with held.lock:
             if entry.n <= held.projection.entries:
-                # It comes again: folded anew up to it.
+                # It comes again: folded again up to it.
                 held = _FoldedRun(self._new(entry))
             if entry.n > held.projection.entries + 1:
                 await self._catch_up(held, stored)
@@ -298,10 +298,10 @@ BATCH_WITH_CONTENT = 64
 """The same when they hold what people and models wrote: receivers take some megabytes at once."""
 
 LINGER_SECONDS = 0.1
-"""How long a batch waits for more."""
+"""Seconds that a batch waits for more."""
 
 STALE_SECONDS = 5.0
-"""How long spans may wait and still be sent without a look at their tree."""
+"""Seconds that spans may wait and still be sent without a look at their tree."""
 
 
 class Sender(Protocol):
@@ -321,7 +321,7 @@ class _Item(NamedTuple):
     spans: list[SpanRecord]
     arrived: asyncio.Future[None]
     since: float
-    """When they were handed in, by the monotonic clock."""
+    """The time when they were handed in, by the monotonic clock."""
 
     @property
     def tree(self) -> str:
@@ -348,7 +348,7 @@ class Exporter:
         self._warned = ""
 
     def start(self) -> None:
-        """Begin to send, in a task of its own."""
+        """Begin to send, in a separate task."""
         self._task = asyncio.create_task(self._run(), name="exporter")
         self._task.add_done_callback(_log_failure)
 

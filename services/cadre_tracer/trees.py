@@ -1,4 +1,4 @@
-"""What is decided for a tree of runs as a whole: whether its spans are sent, and when, if not as each ends."""
+"""Decisions for a tree of runs as a whole: whether its spans are sent, and when, if not as each ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,1 +1,1 @@
-"""Who may do what: keys, roles, scopes, and the gate that every request passes."""
+"""The gateway's access control: keys, roles, scopes, and the gate that every request passes."""

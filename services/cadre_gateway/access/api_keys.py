@@ -100,9 +100,8 @@ class ApiKeys:
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def caller(self, token: str) -> Principal | None:
-        """Return who has this token; None when nobody does (any more). Raises a 403 problem for whom the provider
-        grants nothing any more.
-        """
+        """Return the caller with this token; None if the token is not valid (any more). Raises a 403 problem for a
+        person to whom the provider grants nothing any more."""
         if self.accepted and self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
             return _OF_SETTINGS
         shape = _TOKEN.fullmatch(token)
@@ -130,7 +129,7 @@ class ApiKeys:
         return caller_with(key) if self._counts(key) else "expired"
 
     async def make(self, wanted: KeyBody, by: str) -> MadeKey:
-        """Make a key and return it with its token, which nobody can read again. Raises a 422 problem."""
+        """Make a key and return it with its token, which cannot be read again. Raises a 422 problem."""
         wanted.check()
         if not self.accepted:
             raise invalid(
@@ -161,13 +160,13 @@ class ApiKeys:
         return await self._store(fields, caller.name, ends, refresh)
 
     async def sign_out(self, token: str) -> None:
-        """End the sign-in with this token, if it is one's."""
+        """End the sign-in with this token, if there is one."""
         caller = await self.caller(token)
         if caller is not None and (key := self._known.get(caller.key)) is not None and key.parent:
             await self.revoke(caller.key)
 
     async def list(self) -> list[KeyView]:
-        """All keys, those first that were made first; sign-ins with a browser are none."""
+        """Return all keys, oldest first, without sign-ins by browsers."""
         await self._read(0.0)
         keys = sorted(self._known.values(), key=lambda key: key.made_at)
         return [_view(key) for key in keys if not key.parent]

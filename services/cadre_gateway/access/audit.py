@@ -1,4 +1,4 @@
-"""What is written into the audit trail: which routes, and what of each request."""
+"""The rules of the audit trail: the routes that it records, and what it keeps of each request."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ACTIONS = {
     "POST /v1/keys": "key.make",
     "DELETE /v1/keys/{id}": "key.revoke",
 }
-"""The routes that are recorded, beside those that doors declare. Who started a run stands in its journal."""
+"""The recorded routes, in addition to those that doors declare. A run's journal has the person who started it."""
 
 _PAGE_SIZE = 500
 _MAX_TARGET_CHARS = 512
@@ -68,7 +68,7 @@ _TARGETS = ("run", "call", "memory_id", "letter", "response", "id", "name", "age
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries to show; None: all."""
+    """A filter of entries; None: all."""
 
     since: float | None = None
     until: float | None = None

@@ -45,7 +45,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""What every answer tells browsers unless it says otherwise itself: it is data, for this gateway's pages alone."""
+"""Headers that every answer sends to browsers unless it sets its own: it is data, for this gateway's pages alone."""
 
 _POLICY_VIOLATION = 1008
 """The code by which RFC 6455 has a WebSocket closed that may not be opened."""
@@ -57,7 +57,7 @@ _SIGNED_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 """The form of a provider's tokens: three parts in base64url."""
 
 _PRIVATE = (".svc", ".cluster.local", ".localhost", ".internal", ".home.arpa")
-"""Ends of names that nobody can have in the public DNS."""
+"""Ends of names that cannot exist in the public DNS."""
 
 _HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.IGNORECASE)
 
@@ -67,17 +67,17 @@ class Access:
     """The knowledge of the gate about callers and runs."""
 
     keys: ApiKeys | None
-    """None: nobody is asked who they are."""
+    """None: callers are not asked who they are."""
     reach: CallerReach
     trail: AuditTrail
     limits: RateLimits
     rules: RouteRules
     hosts: frozenset[str] = frozenset()
-    """Names that it may be called by beside addresses and private names."""
+    """Names under which it may be reached, in addition to addresses and private names."""
     tokens: ProviderTokens | None = None
     """Reads the tokens of a provider; None where these count for nothing."""
     public_url: str = ""
-    """Where browsers reach the gateway; "" where they say it themselves."""
+    """The gateway's URL for browsers; "" where they send it themselves."""
 
     def is_https(self, request: Request) -> bool:
         """Return whether the browser sends its cookies over TLS."""
@@ -175,7 +175,7 @@ class Gate:
             )
         scope["state"]["caller"] = caller
         if caller.key:
-            # Who decides, says or edits something is the one who was let in, whatever the request says.
+            # Decisions, messages and edits are by the caller who was let in, even if the request names another.
             MutableHeaders(scope=scope)[_USER] = caller.name.encode().decode("latin-1")
         access.limits.check_rate(caller)
         await access.check(caller, rule, variables)
@@ -241,8 +241,8 @@ class _Answering:
 
 
 async def _refuse(kind: str, receive: Receive, send: Send) -> None:
-    """Answer whatever is no HTTP request, as nothing here checks who sends it. A WebSocket is closed before it opens,
-    which its server answers with 403."""
+    """Refuse anything but an HTTP request, because nothing here checks who sends it. A WebSocket is closed before it
+    opens, which its server answers with 403."""
     if kind == "websocket":
         await receive()
         await send(
@@ -274,8 +274,8 @@ def host_name(headers: Headers) -> str:
 def check_host(headers: Headers, allowed: frozenset[str]) -> None:
     """Raise a 421 problem for a `Host` that is neither an address, nor a private name, nor one of `allowed`.
 
-    Where nobody is asked who they are, a name that an attacker points at the gateway's address (DNS rebinding) would
-    have the pages of that name do here what they like.
+    Where callers are not asked who they are, an attacker could point a name at the gateway's address (DNS rebinding),
+    and the pages of that name could do anything here.
     """
     written, name = headers.get("host", ""), host_name(headers)
     if not (name in allowed or is_private_name(name)):
@@ -297,10 +297,10 @@ def is_private_name(name: str) -> bool:
 
 
 MAX_BUCKETS = 10_000
-"""Keys and addresses that are remembered; who was not seen for the longest begins anew."""
+"""Maximum number of keys and addresses that are remembered; the least recently seen one starts over."""
 
 MAX_WRONG_KEYS = 30
-"""Tries with keys that are none which an address has at once; one more every _WRONG_SECONDS."""
+"""Number of tries with invalid keys that an address has at once; one more every _WRONG_SECONDS."""
 
 _WRONG_SECONDS = 2.0
 _DAY_SECONDS = 86_400.0
@@ -312,11 +312,11 @@ class RateLimits:
     """The buckets of one gateway."""
 
     def __init__(self, default_rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`default_rate` has the requests a second of a key that says none of its own."""
+        """`default_rate` is the number of requests per second for a key that sets no rate itself."""
         self._default_rate = default_rate
         self._clock = clock
         self._buckets: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
-        """What each has left, and when that was counted."""
+        """The remaining requests of each, and the time of that count."""
 
     def check_rate(self, caller: Principal) -> None:
         """Count a request. Raises a 429 problem when there were too many."""
@@ -333,7 +333,7 @@ class RateLimits:
             self._take(f"runs {account}", runs / _DAY_SECONDS, runs, f"{runs} runs a day")
 
     def check_stranger(self, source: str) -> None:
-        """Count a request whose key is none. Raises a 429 problem when there were too many from that address."""
+        """Count a request with an invalid key. Raises a 429 problem after too many of them from that address."""
         self._take(f"wrong {source}", 1 / _WRONG_SECONDS, MAX_WRONG_KEYS, "tries with keys that are none")
 
     def _take(self, name: str, rate: float, most: float, what: str) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cadre_gateway.access.oidc_tokens import ProviderTokens
 
 MakerLoss = Literal["maker-unknown", "maker-revoked", "maker-expired", "maker-forbidden"]
-"""Why the runs of a maker do not start any more."""
+"""The reason why the runs of a maker do not start any more."""
 
 
 class MakerGone(Exception):

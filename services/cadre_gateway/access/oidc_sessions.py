@@ -55,7 +55,7 @@ class SigningKeys:
     _read_at: float = 0.0
     _asked_at: float = float("-inf")
     _failure: ProviderUnavailable | None = None
-    """Why the last question was not answered."""
+    """The reason why the last question was not answered."""
     _asking: asyncio.Task[None] | None = None
 
     async def metadata(self) -> ProviderMetadata:
@@ -129,15 +129,15 @@ class SessionRenewal:
         return key.renew_at is not None and key.renew_at <= self.clock.now()
 
     async def renew(self, key: ApiKey, token: str) -> ApiKey | None:
-        """The sign-in as the provider now sees it; None where it is over. Raises RetryableError, TimeoutError, and a
-        403 problem for whom it grants nothing any more."""
+        """Return the sign-in as the provider now sees it; None once it has ended. Raises RetryableError, TimeoutError,
+        and a 403 problem for a person to whom the provider grants nothing any more."""
         async with answer_deadline():
             while True:
                 try:
                     stored, fence = await self.definitions.read(key.id)
                 except UnreadableMessage:
                     return None
-                # Whatever the provider has said since this request came is news enough for it.
+                # Any answer of the provider since this request came is recent enough for it.
                 if stored is None or stored.renew_at != key.renew_at:
                     return stored
                 until = self.clock.now() + _CLAIM_SECONDS

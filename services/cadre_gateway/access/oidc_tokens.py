@@ -137,7 +137,7 @@ class ProviderTokens:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> object:
-    """The claim of this name, which may lead into objects by dots; None when there is none."""
+    """Return the claim of this name, which may lead into objects by dots; None if it is missing."""
     if name in claims:
         return claims[name]
     found: object = claims

@@ -1,4 +1,4 @@
-"""Who asks: their roles, and which runs and memories they reach."""
+"""The caller of a request: their roles, and the runs and memories that they reach."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIGHTS: dict[RoleName, frozenset[Right]] = {
     "approver": frozenset({"read", "decide"}),
     "admin": frozenset({"read", "act", "decide", "administer"}),
 }
-"""What each role may do."""
+"""The rights of each role."""
 
 
 OF_PROVIDER = "oidc:"
@@ -31,14 +31,14 @@ OF_PROVIDER = "oidc:"
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sent a request."""
+    """The sender of a request."""
 
     name: str = ""
-    """The person, else the name of the key; "" where nobody is asked who they are."""
+    """The person, else the name of the key; "" where callers are not asked who they are."""
     key: str = ""
-    """Id of the key, or what stands for it; "" where nobody is asked."""
+    """Id of the key, or of what stands for it; "" where callers are not asked who they are."""
     account: str = ""
-    """Whose rate and quota it uses up, where that is not the key's own: a new sign-in begins with no new ones."""
+    """The account whose rate and quota it uses, if not the key's own: a new sign-in does not start with new ones."""
     roles: frozenset[RoleName]
     key_name: str = ""
     """Name of the key, which may be another one than that of the person."""
@@ -59,7 +59,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def titles(self) -> list[str]:
-        """Return what rules may call the caller by: names and roles; [] where nobody is asked who they are."""
+        """Return the names by which rules may refer to the caller: names and roles; [] where callers are not asked who
+        they are."""
         return sorted({*self.roles, self.name, self.key_name} - {""}) if self.key else []
 
     @property
@@ -87,8 +88,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.user or self.scoped)
 
     def starts_for(self, agent: str, user: str | None) -> str | None:
-        """Return the person whom a run of the agent is for when this caller starts it for `user`. Raises a 403
-        problem for a run that the caller may not start."""
+        """Return the person for whom this caller starts a run of the agent, given `user`. Raises a 403 problem for a
+        run that the caller may not start."""
         if not self.may("act"):
             raise Problem(403, "forbidden", "this key may not start runs: the roles operator and admin do")
         if self.scoped and agent not in self.agents | self.teams:
@@ -132,10 +133,10 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ANYBODY = Principal(roles=frozenset({"admin"}))
-"""Who asks a gateway that asks nobody who they are."""
+"""The caller of a gateway that does not ask callers who they are."""
 
 STRANGER = Principal(roles=frozenset())
-"""Who asks for what is public."""
+"""The caller of a public route."""
 
 
 def caller_with(key: ApiKey) -> Principal:

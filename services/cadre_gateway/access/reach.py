@@ -20,7 +20,7 @@ _NOT_FOUND = 404
 
 
 class Owner(NamedTuple):
-    """Whose something is: facts of a run's task and of the tasks above it."""
+    """The owner of something: facts of a run's task and of the tasks above it."""
 
     user: str = ""
     """The person; "" for no particular person."""

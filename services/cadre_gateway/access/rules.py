@@ -1,4 +1,4 @@
-"""Which right each route needs, and what of a request is held to the caller's scope; doors declare their own."""
+"""The right that each route needs, and what of a request is held to the caller's scope; doors declare their own."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,12 +8,13 @@ from cadre.automation.automation_file import DEFINITIONS, SCHEDULE, AnySpec, Def
 from cadre_gateway.access.principal import Right
 
 Scope = Literal["none", "run", "tree", "call", "all", "handler"]
-"""What a caller who does not see everything must reach: nothing in particular; the run that the path names; its whole
-tree; the call's tree; everything, so that they are refused; or what the route's own code checks or leaves out."""
+"""The things that a caller who does not see everything must reach: nothing in particular; the run that the path names;
+its whole tree; the call's tree; everything, so that they are refused; or what the route's own code checks or leaves
+out."""
 
 
 class RouteRule(NamedTuple):
-    """What one route asks of its caller."""
+    """The requirements of one route on its caller."""
 
     method: str
     path: str

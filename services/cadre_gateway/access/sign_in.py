@@ -28,7 +28,7 @@ _OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,2000}")
 
 
 class Callback(NamedTuple):
-    """What the provider sends the browser back with."""
+    """The parameters with which the provider sends the browser back."""
 
     code: str = ""
     state: str = ""
@@ -67,8 +67,8 @@ class ConsoleSignIn:
         return f"{metadata.authorization_endpoint}{between}{urlencode(question)}", cookie
 
     async def finish(self, origin: str, cookie: str, answer: Callback) -> tuple[MadeKey, str]:
-        """The sign-in of whom the provider has sent back, and where they go on. Raises ProviderUnavailable, other
-        RetryableErrors, and a 401 or 403 problem."""
+        """Return the sign-in of the person whose browser the provider has sent back, and where it goes on. Raises
+        ProviderUnavailable, other RetryableErrors, and a 401 or 403 problem."""
         secret, _, path = cookie.partition(".")
         if not secret or not hmac.compare_digest(answer.state.encode(), _derive(secret, "state").encode()):
             raise unauthorized("this browser has not begun this sign-in, or too long ago: begin anew")

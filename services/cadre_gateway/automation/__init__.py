@@ -1,1 +1,1 @@
-"""Schedules, triggers and notices: handled when something is due, by whichever gateway is told first."""
+"""Schedules, triggers and notices: handled when something is due, by the first gateway that receives it."""

@@ -1,4 +1,4 @@
-"""What a gateway does for schedules beside all requests."""
+"""The gateway's background work for schedules, next to all requests."""
 
 import asyncio
 from collections.abc import Callable

@@ -107,8 +107,8 @@ class ScheduleEditor(Resource[ScheduleSpec, ScheduleState, ScheduleView]):
         return await self.change(name, resumed)
 
     async def run(self, caller: Principal, name: str, key: str | None) -> str:
-        """Start a run of the schedule with the caller's rights at once, whatever its overlap policy, and returns its
-        id; the same `key` of the same caller starts one. Raises a problem when it cannot be started."""
+        """Start a run of the schedule with the caller's rights at once, regardless of its overlap policy, and return
+        its id; the same `key` of the same caller starts one. Raises a problem when it cannot be started."""
         found = await self.read(name)
         check_start(caller, found.spec)
         key = f"{caller.owner}\n{key or secrets.token_hex(16)}"
@@ -219,7 +219,7 @@ class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def tell(self, meter: BudgetMeter) -> None:
-        """Put deliveries on their way for what no gateway has told in this window."""
+        """Enqueue deliveries for everything that no gateway has reported in this window."""
         spec, now = meter.spec, self.budgets.clock.now()
         due = [one for use in meter.uses.values() for one in budget_happenings(spec, meter.window, use, now)]
         if not due:

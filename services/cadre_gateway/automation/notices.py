@@ -50,7 +50,7 @@ from cadre_gateway.requests.problems import Problem, invalid
 log = logging.getLogger("cadre.notices")
 
 _FRESH_SECONDS = 1.0
-"""For so long the list of notices is not read anew."""
+"""Seconds for which the list of notices is not read again."""
 
 _LOOK_SECONDS = 2.0
 """Between two looks whether there is any notice."""
@@ -75,7 +75,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
     """Names this deployment in what is sent."""
     clock: Clock
     secret: Callable[[str], str]
-    """Finds the secret of a name; "" when there is none."""
+    """Finds the secret of a name; "" without one."""
     pushes: PushNotifications
     makers: Makers
     definition = NOTICE
@@ -113,8 +113,8 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
         return self._sent
 
     async def on_entry(self, seq: int, entry: Entry) -> None:
-        """Put a delivery on its way for each notice that tells of what is in the entry at `seq`, and for those who
-        want to know of this task."""
+        """Enqueue a delivery for each notice that matches the entry at `seq`, and for each address that follows this
+        task."""
         await self.pushes.on_entry(entry)
         specs = await self.sent()
         happened = list(happened_in(entry))
@@ -124,7 +124,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
             await self.tell(one, entry.agent)
 
     async def tell(self, happened: Happened, agent: str) -> bool:
-        """Put a delivery on its way for each notice that tells of this; returns whether any does."""
+        """Enqueue a delivery for each notice that matches; return whether any does."""
         wanted = [spec for spec in await self.sent() if spec.wants(happened, agent)]
         for spec in wanted:
             await self.deliveries.send(_delivery(spec, happened))
@@ -217,7 +217,7 @@ def _delivery(spec: NoticeSpec, happened: Happened) -> NoticeDelivery:
 
 @dataclass(eq=False)
 class NoticeQueues:
-    """Follows the journals of all shards as long as there are notices; nothing is read for nobody."""
+    """Follows the journals of all shards as long as there are notices; without notices nothing is read."""
 
     platform: Platform
     notices: Notices
@@ -245,7 +245,7 @@ class NoticeQueues:
             await queue.drain(grace)
 
     async def follow_now(self) -> None:
-        """Has what is journaled from now on told, before the next look finds that somebody wants it."""
+        """Follow what is journaled from now on, without waiting for the next look."""
         await self._follow(True)
 
     async def _follow(self, wanted: bool) -> None:
@@ -308,7 +308,7 @@ class NoticeQueues:
 _TRIES = 5
 
 Body = Callable[[str], Awaitable[bytes]]
-"""The body that tells how the task of a run goes now. Raises Problem, RetryableError."""
+"""The body that describes the current state of a run's task. Raises Problem, RetryableError."""
 
 
 @dataclass
@@ -339,7 +339,8 @@ class PushNotifications:
         return found.targets if found is not None else []
 
     async def put(self, run: str, target: PushTarget) -> None:
-        """Keep an address, in the place of one of the same id; from now on it is told. Raises a 422 problem."""
+        """Keep an address, in the place of one of the same id; from now on it receives deliveries. Raises a 422
+        problem."""
         await self._change(run, lambda held: _with(held, target))
         self._any = True
         if self.follow is not None:
@@ -366,7 +367,7 @@ class PushNotifications:
         raise Problem(409, "changed-meanwhile", f"the addresses of task {run} keep changing: try again")
 
     async def on_entry(self, entry: Entry) -> None:
-        """Put a delivery on its way to each address of the task that the entry tells something of."""
+        """Enqueue a delivery to each address of the task for which the entry has news."""
         happened = [one.id for one in happened_in(entry)]
         if happened:
             await self.tell(entry.tree, happened)
@@ -408,7 +409,7 @@ class PushNotifications:
         await self.settled(delivery)
 
     async def settled(self, delivery: NoticeDelivery) -> None:
-        """Forget the address once it was told of the end, or will not be."""
+        """Forget the address once it has received the end, or never will."""
         if ":finished:" in delivery.id:
             await self.remove(delivery.run, delivery.notice)
 

@@ -21,7 +21,7 @@ from cadre_gateway.automation.scheduler import RunStarter, StartRefused, check_s
 from cadre_gateway.requests.problems import Problem, invalid
 
 _FRESH_SECONDS = 1.0
-"""For so long the list of triggers is not read anew."""
+"""Seconds for which the list of triggers is not read again."""
 
 _MAX_ID_CHARS = 255
 _NOT_FOUND, _TOO_MANY_REQUESTS = 404, 429
@@ -35,7 +35,7 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
     runs: RunStarter
     clock: Clock
     secret: Callable[[str], str]
-    """Finds the secret of a name; "" when there is none."""
+    """Finds the secret of a name; "" without one."""
     evaluator: Evaluator
     definition = TRIGGER
     view = TriggerView

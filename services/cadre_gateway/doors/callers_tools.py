@@ -44,14 +44,14 @@ def terms_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | Non
 
 def tools_of(described: list[dict[str, Any]], card: AgentCard | None) -> list[ToolCard]:
     """Return the functions that an agent with this card is to be offered. Both protocols' forms are read: a function's
-    fields below `function`, or beside `type`. Raise a 422 problem."""
+    fields below `function`, or next to `type`. Raise a 422 problem."""
     if len(described) > _MAX_TOOLS:
         raise invalid(f"at most {_MAX_TOOLS} tools can be offered", field="tools")
     own = {*(card.tools if card is not None else ()), *(card.team if card is not None else ())}
     found: dict[str, ToolCard] = {}
     for index, one in enumerate(described):
         if _is_final(one):
-            continue  # the agent has its own, whose answer is told as a call of this one
+            continue  # the agent has its own, whose answer is sent as a call of this one
         tool = _tool_of(one, f"tools[{index}]")
         if tool.name in own or tool.name in found:
             raise invalid(

@@ -1,4 +1,4 @@
-"""How the cards of agents are made, which other programs read before they ask."""
+"""Settings for the cards of agents, which other programs read before they ask."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _URL = "CADRE_A2A_URL"
 
 
 class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How cards are made, as `CADRE_A2A_…` says."""
+    """Settings for cards, read from `CADRE_A2A_…`."""
 
     key: str = ""
     """Path of a private key in PEM: EC (P-256), Ed25519 or RSA. Cards are signed with it."""

@@ -1,4 +1,4 @@
-"""How a door is declared: its routes, what each asks of its caller, and what of them is recorded."""
+"""The declaration of a door: its routes, what each asks of its caller, and what of them is recorded."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -26,7 +26,7 @@ _NO_PAUSE = sys.maxsize
 
 
 class News(NamedTuple):
-    """What an entry tells, or a piece of what a model writes; none of them: nothing has happened for a moment."""
+    """The news of an entry, or a piece of a model's text; neither of them: nothing has happened for a moment."""
 
     entry: Stored | None
     lines: list[str]
@@ -66,7 +66,7 @@ class Answers:
         return progress
 
     async def check(self, place: Place) -> None:
-        """Raise a 404 problem if nothing can have been told from there: an answer begins with its run, or behind an
+        """Raise a 404 problem if nothing can have been sent from there: an answer begins with its run, or behind an
         entry of its tree. Raises as `so_far` does."""
         if not place.after:
             await self.lookup.find(place.run)
@@ -97,7 +97,7 @@ class Answers:
             yield pages
 
     async def follow(self, progress: Progress, *, live: bool = False) -> AsyncGenerator[News]:
-        """Take entries into `progress` from the beginning until it is settled; `live`: tells of deltas between them.
+        """Take entries into `progress` from the beginning until it is settled; `live`: yield deltas between them.
         Raises as `so_far` does, a 410 problem, and a 503 one when the gateway stops."""
         await self.lookup.find(progress.run)
         follower = Follower(
@@ -143,8 +143,8 @@ def check_success(progress: Progress) -> None:
 
 
 class LiveText:
-    """What a caller was told of an answer. Pieces come of several attempts at it, may be missed and are stored nowhere;
-    what was told cannot be taken back."""
+    """The text of an answer that was sent to a caller. Pieces come from several attempts at it, may be missed and are
+    stored nowhere; text that was sent cannot be taken back."""
 
     def __init__(self, place: Place) -> None:
         self._run = place.run
@@ -155,7 +155,7 @@ class LiveText:
         """Of that attempt; it is whole until a piece was missed."""
 
     def take(self, delta: Delta) -> None:
-        """Take a piece in, whatever it is of."""
+        """Take in a piece of any attempt."""
         attempt = (delta.step, delta.attempt)
         if delta.run != self._run or delta.purpose != OF_ANSWER or attempt < self._attempt:
             return
@@ -168,13 +168,13 @@ class LiveText:
             self._text += delta.text
 
     def more(self, limit: int | None = None) -> str:
-        """Return what there is to be told more, up to so many characters in all: of an attempt only once it has caught
-        up with what was told of the one before, word for word.
+        """Return the text to send next, up to so many characters in all: text of an attempt only once it has caught up
+        with the text sent of the one before, word for word.
         """
         return self._more(self._text[:limit]) if self._is_whole else ""
 
     def rest(self, answer: str) -> str | None:
-        """Return what is left to be told of the answer; None if what was told is no beginning of it."""
+        """Return the rest of the answer; None if the answer does not begin with the text that was sent."""
         return self._more(answer) if answer.startswith(self.told) else None
 
     def _more(self, text: str) -> str:

@@ -13,14 +13,14 @@ from cadre_gateway.doors.progress import Progress, answer_text
 
 
 class MessageContent(msgspec.Struct):
-    """What a message holds."""
+    """The content of a message."""
 
     text: str = ""
     images: list[str] = []
     files: dict[str, str] = {}
     """`data:` URLs by name."""
     data: list[Any] = []
-    """Values beside the text."""
+    """Values in addition to the text."""
 
 
 _CONTENT = ("role", "text", "images", "files", "data")

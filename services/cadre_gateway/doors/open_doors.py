@@ -27,13 +27,13 @@ _DESCRIPTIONS = "/.well-known/"
 
 
 class ListeningDoor(Protocol):
-    """A door that waits for its callers by itself."""
+    """A door that waits for its callers itself."""
 
     def begin(self) -> None:
         """Let callers in from now on."""
 
     async def drain(self, grace: float) -> None:
-        """End; answers under way have `grace` seconds to be told so."""
+        """End; answers under way have `grace` seconds to report that."""
 
 
 _BUILT_IN = ("openai", "a2a", "agui", "mcp", "synadia")

@@ -1,4 +1,4 @@
-"""What a tree of runs does and where it pauses, told from its journals: the same entries always give the same."""
+"""The work of a tree of runs and its pauses, derived from its journals: the same entries always give the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DULL = ("run.accepted", "approval.requested", "run.finished")
 
 
 class Place(NamedTuple):
-    """Where the answer to a turn begins: behind this sequence in the journals of this run's tree."""
+    """The place where the answer to a turn begins: behind this sequence in the journals of this run's tree."""
 
     run: str
     after: int = 0
@@ -47,7 +47,7 @@ class Pause(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """What the models of a tree were sent and have written."""
+    """The tokens that the models of a tree were sent and have written."""
 
     input: int = 0
     output: int = 0
@@ -68,7 +68,7 @@ class Progress:
     """A root run with all below it, as far as its entries were taken in, in stream order."""
 
     def __init__(self, run: str, after: int = 0) -> None:
-        """What the run does behind the sequence `after` is told."""
+        """The work of the run behind the sequence `after` is reported."""
         self.run, self.after = run, after
         self.seq = 0
         """Of the last entry."""
@@ -80,13 +80,13 @@ class Progress:
         self.gone: dict[str, Place] = {}
         """The places of calls that ceased to wait: before the entry that says so, where the answer to it begins."""
         self.messages: list[tuple[int, str]] = []
-        """What people have said to the root run, each behind the sequence before it."""
+        """The messages of people to the root run, each behind the sequence before it."""
         self.end: ev.RunFinished | None = None
         self.tokens = Tokens()
         """Used behind `after`."""
         self.answers_written = 0
-        """How many calls of the root run's model behind `after` have written an answer, or may have before they were
-        lost: of one alone all that was told live is part of its answer."""
+        """The number of calls of the root run's model behind `after` that have written an answer, or may have before
+        they were lost: if there is only one, all text sent live is part of its answer."""
         self._story = Story(tree_of(run), rows=True)
         self._open: dict[str, set[str]] = {}
         """The calls without a result, by the id of their run. The run of a member has the id of its call."""
@@ -105,7 +105,7 @@ class Progress:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing more is to be told: the run has paused behind `after`, or has ended."""
+        """Return whether there is nothing more to report: the run has paused behind `after`, or has ended."""
         return self.pause is not None or self.end is not None
 
     def place_behind(self, calls: Iterable[str]) -> Place:
@@ -118,7 +118,7 @@ class Progress:
         return next((pause for pause in reversed(self.pauses) if pause.seq <= self.after), None)
 
     def take(self, stored: Stored) -> list[str]:
-        """Take in the next entry; returns what it tells, as lines."""
+        """Take in the next entry; return its news, as lines."""
         seq, entry = stored.seq, stored.entry
         before, self.seq, self.at = self.seq, seq, entry.at
         update = self._story.take(seq, entry)

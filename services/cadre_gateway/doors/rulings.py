@@ -55,7 +55,7 @@ class PersonsWord(NamedTuple):
 
 
 def word_in(text: str) -> PersonsWord | None:
-    """The word that the text says, with what it says beside it; None for any other text."""
+    """Return the word that the text says, with the rest of the text; None for any other text."""
     plain = text.strip()
     if plain.rstrip(" .!").lower() in _YES:
         return PersonsWord("approved")

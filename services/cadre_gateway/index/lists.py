@@ -32,7 +32,7 @@ _TOOK = "SELECT ended_at - started_at FROM runs WHERE state = 'success' AND agen
 
 
 class OpenRuns(NamedTuple):
-    """How many runs of an agent are in a state; those of a tree whose root has ended are not counted."""
+    """The number of runs of an agent in a state; those of a tree whose root has ended are not counted."""
 
     agent: str
     state: str
@@ -41,11 +41,11 @@ class OpenRuns(NamedTuple):
 
 
 class WaitingCalls(NamedTuple):
-    """How many calls wait for a person."""
+    """The number of calls that wait for a person."""
 
     calls: int
     oldest: float | None
-    """When the first of them was asked for, in Unix seconds."""
+    """The time when the first of them was asked for, in Unix seconds."""
 
 
 async def open_runs(index: RunIndex) -> list[OpenRuns]:
@@ -85,7 +85,7 @@ async def seconds_taken(index: RunIndex, most: int) -> dict[str, list[float]]:
 
 
 class CallFilter(NamedTuple):
-    """Which calls to list; None: all. `run` stands for itself and all runs below it."""
+    """A filter of calls; None: all. `run` stands for itself and all runs below it."""
 
     agent: str | None = None
     run: str | None = None

@@ -1,4 +1,4 @@
-"""Which runs to list, and in which order."""
+"""A filter and an order for lists of runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cadre_gateway.index.database.port import Dialect, SqlQuery, Value
 # When a run was asked for stays: one that begins between two pages would move, and be on neither.
 _COLUMNS: dict[RunOrder, str] = {"started": "asked_at", "ended": "ended_at", "cost": "cost"}
 _MARKS: dict[RunOrder, str] = {"started": "", "ended": "ended:", "cost": "cost:"}
-"""What a place in a list begins with: a cost would be taken for a time, and the list begin anew without a word."""
+"""The first characters of a place in a list: without them a cost would be taken for a time, and the list would silently
+start over."""
 
 
 class TreeReach(NamedTuple):
@@ -25,7 +26,7 @@ class TreeReach(NamedTuple):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list; None: all."""
+    """A filter of runs; None: all."""
 
     agent: str | None = None
     states: frozenset[str] | None = None
@@ -50,7 +51,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str | None = None
     """The session, or the id of a run without one."""
     has_approvals: bool | None = None
-    """Whether calls wait for a person, in the run or below it."""
+    """True if calls wait for a person, in the run or below it."""
     reach: TreeReach = TreeReach()
 
 
@@ -82,7 +83,7 @@ def page_mark(order: RunOrder, place: Cursor) -> str:
 
 
 def page_place(order: RunOrder, before: str) -> Cursor:
-    """The place that a `before` names. Raises KeyError when it is none of a list in this order."""
+    """Return the place that a `before` names. Raises KeyError if it is not a place of a list in this order."""
     mark = _MARKS[order]
     if not before.startswith(mark):
         raise KeyError(before)

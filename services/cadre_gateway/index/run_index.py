@@ -42,7 +42,7 @@ _LOOK_SECONDS = 1.0
 """After so long without a change a gateway looks whether the database is there and what it was, and after a failure."""
 
 _CACHED_TREES, _CACHED_RUNS = 500, 2_000
-"""Held in memory beside those with changes that are not saved."""
+"""Limits of what is held in memory, in addition to trees and runs with unsaved changes."""
 
 _ANOTHERS = "the index is another deployment's now: give each its own CADRE_INDEX_SCHEMA"
 
@@ -69,7 +69,7 @@ class RunIndex:
         """True while reading continues from the position that the database has."""
         self._was_open = False
         self.failure: RunIndexUnavailable | None = None
-        """Why what has changed could not be saved."""
+        """The reason why changes could not be saved."""
         self.is_closed = False
 
     @property
@@ -276,8 +276,8 @@ class RunIndex:
     async def list(
         self, wanted: RunFilter, *, order: RunOrder = "started", limit: int = 50, before: str | None = None
     ) -> tuple[list[RunSummary], str | None]:
-        """A page of runs, and the `before` of the next page (None: this is the last one). Raises KeyError when
-        `before` is none of a list in this order."""
+        """Return a page of runs, and the `before` of the next page (None: this is the last one). Raises KeyError if
+        `before` is not a place of a list in this order."""
         place = page_place(order, before) if before is not None else None
         rows = await self.read(page_query(self._database.dialect, wanted, order, limit + 1, place))
         found = [(_summary(body), value) for body, value in rows[:limit]]
@@ -442,11 +442,11 @@ GRACE_SECONDS = 10.0
 
 
 class Applied(NamedTuple):
-    """What an entry or a file meant."""
+    """The effect of an entry or a file."""
 
     status: EntryStatus
     ended_at: float | None
-    """When its tree has ended, in Unix seconds, if that is news."""
+    """The time when its tree ended, in Unix seconds, if that is news."""
 
 
 async def apply_read(index: RunIndex, read: Read) -> Applied:

@@ -1,4 +1,4 @@
-"""Whether a tree is in the streams: since when, until when, with which blobs, or when it was erased. Pure."""
+"""The record of a tree in the streams: since when, until when, with which blobs, or when it was erased. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cadre.views.run_summary import end_state, starts_no_run
 
 
 class EntryStatus(Enum):
-    """What an entry or a file means for its tree."""
+    """The effect of an entry or a file on its tree."""
 
     CURRENT = auto()
     """It belongs to a tree that is there."""
@@ -41,11 +41,11 @@ class TreeRecord:
         self.seq = 0
         """Sequence of the newest entry, file or lifecycle that this follows from."""
         self.floor = 0
-        """Nothing up to this sequence counts any more, whatever becomes of the tree later."""
+        """Nothing up to this sequence counts any more, regardless of what happens to the tree later."""
         self.ended_at: float | None = None
-        """When the end of its root was stored here, in Unix seconds."""
+        """The time when the end of its root was stored here, in Unix seconds."""
         self.unstarted_at: float | None = None
-        """When its first file was stored, as long as there are files only."""
+        """The time when its first file was stored, as long as there are only files."""
         self.blobs: list[str] = []
         """The blobs that it references."""
         self.erased: Tombstone | None = None

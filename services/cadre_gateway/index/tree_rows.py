@@ -100,7 +100,7 @@ _ORDER = (
 
 
 class IndexedTree:
-    """What the index knows of one tree."""
+    """The index's knowledge of one tree."""
 
     def __init__(self, tree: str) -> None:
         self.record = TreeRecord(tree)
@@ -259,7 +259,7 @@ MAX_DECIDED = 200
 
 
 class RunTexts(NamedTuple):
-    """What a run can be found by; None: nothing is known of that (any more)."""
+    """The texts by which a run can be found; None: they are not known (any more)."""
 
     task: str | None = None
     answer: str | None = None

@@ -36,7 +36,7 @@ KEEP_DAYS = 400
 """Older days are forgotten."""
 
 _MAX_OPEN_TOOLS = 10_000
-"""Tool calls without an answer of which the tool is remembered, so that one that times out can be told of it."""
+"""Maximum number of unanswered tool calls whose tool is remembered, so that a timeout can be counted for that tool."""
 
 _ROOM_SHARE = 0.9
 """Once there are too many sums, room is made down to this share."""
@@ -91,7 +91,7 @@ class TotalKey(NamedTuple):
     """Its name in `cadre.telemetry.metrics.names`."""
     agent: str
     label: str = ""
-    """How runs ended, or the model."""
+    """The way in which runs ended, or the model."""
 
 
 class Totals:
@@ -105,7 +105,7 @@ class Totals:
         return list(self._counts.items())
 
     def add(self, entry: Entry) -> None:
-        """Count what the entry tells; each entry is to be counted once."""
+        """Count the entry; each entry is to be counted once."""
         if entry.arrived is not None and entry.arrived.type == ModelLost.__name__:
             self._count(TotalKey(names.ATTEMPTS_LOST.name, entry.agent), 1)
         for event in entry.events:
@@ -156,7 +156,7 @@ class UsageLedger:
     def __init__(self, saved: SavedLedger, max_cells: int = MAX_CELLS) -> None:
         self.positions = saved.positions
         self.is_current = True
-        """Whether it has all that the journals held when this process began to read them."""
+        """True if it has everything that the journals held when this process began to read them."""
         self.listeners: list[Callable[[LedgerKey, Figures], None]] = []
         """Called with what each model call adds."""
         self._days: dict[int, dict[LedgerKey, Figures]] = {}

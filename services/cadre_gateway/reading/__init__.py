@@ -1,1 +1,1 @@
-"""What the API shows of runs, agents and dead letters, read from journals and the registry."""
+"""The API's view of runs, agents and dead letters, read from journals and the registry."""

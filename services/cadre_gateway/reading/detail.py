@@ -125,8 +125,8 @@ class LiveNames:
 
 
 def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
-    """`agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when the run waits for it
-    and nobody serves it; else None.
+    """Return `agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory` if the run waits for
+    it and it is not served; else None.
 
     `run` is None for one that its agent has not taken up yet; a run that has ended waits for nothing.
     """
@@ -169,8 +169,8 @@ async def run_detail(
     live: LiveNames | None = None,
     page: DetailPage | None = None,
 ) -> RunDetail:
-    """The run as its tree's journals describe it at this moment; `full` adds the steps of each run, `live` what it
-    waits for that nobody serves. With `page` the runs below tell their own first page.
+    """Return the run as its tree's journals describe it at this moment; `full` adds the steps of each run, `live` the
+    services that it waits for and that do not run. With `page` the runs below have their own first page.
 
     Raises a 404 problem, BusUnavailable.
     """

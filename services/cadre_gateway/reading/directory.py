@@ -26,7 +26,7 @@ def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
 
 
 def card_of(presences: Iterable[Presence], agent: str) -> AgentCard | None:
-    """The card of a live agent; None when there is none of this name."""
+    """Return the card of a live agent; None if no live agent has this name."""
     replicas = live_agents(presences).get(agent)
     return replicas[-1].agent if replicas else None
 
@@ -41,7 +41,7 @@ def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[Li
     for _, replicas in sorted(live.items()):
         card = replicas[-1].agent
         if card is not None:
-            # A selector (`key=value`) names nobody in particular.
+            # A selector (`key=value`) names no single agent.
             named = [*card.tools, *(member for member in card.team if "=" not in member)]
             missing = [one for one in named if one not in offered]
             found.append(

@@ -23,7 +23,7 @@ State = Literal["served", "away", "rollout", "retired", "forgotten"]
 
 
 class LeftQueues:
-    """What a deployment has of queues, and who is known to serve them. Every method raises BusUnavailable."""
+    """The queues of a deployment, and the services that are known to serve them. Every method raises BusUnavailable."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LeftQueues:
         ]
 
     async def remove(self, service: ServiceKey) -> None:
-        """Remove a queue that nothing serves. Raises Problem: there is none, or it is in use."""
+        """Remove a queue that nothing serves. Raises Problem: it does not exist, or it is in use."""
         queue = (await self._queues.states()).get(service)
         if queue is None:
             raise Problem(

@@ -1,1 +1,1 @@
-"""What a request may hold: bodies, parameters, origins, and problems as JSON."""
+"""The contents of requests: bodies, parameters, origins, and problems as JSON."""

@@ -50,7 +50,7 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
 
 
 class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run and all runs below it may use together; a key left out sets no bound."""
+    """The budget that a run and all runs below it share; a key left out sets no bound."""
 
     tokens: Count | None = None
     """Input and output tokens."""
@@ -107,7 +107,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def check_length(key: str, length: Length | None) -> None:
-    """Raise ValueError, which names `key`, for a length of time that is none, not above 0 or longer than ten years."""
+    """Raise ValueError, which names `key`, for an invalid length of time: not above 0, or longer than ten years."""
     try:
         after(key, length, 0.0)
     except SpecError as error:
@@ -134,7 +134,7 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mode: MessageMode = "append"
     """`append`: read with the next model call; `next`: before calls that have not begun; `interrupt`: at once."""
     by: str = ""
-    """Who says it; the header `Cadre-User` counts before it."""
+    """The sender; the header `Cadre-User` takes precedence."""
 
 
 class EditBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,7 +145,7 @@ class EditBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     operations: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=_MAX_OPERATIONS)]
     """Changes, in order; what they may be is up to the agent's kind."""
     by: str = ""
-    """Who edits; the header `Cadre-User` counts before it."""
+    """The editor; the header `Cadre-User` takes precedence."""
 
 
 class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,7 +153,7 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     verdict: Verdict
     feedback: str = ""
-    """Tells the model why the call was rejected or corrected."""
+    """The reason that the model reads when the call was rejected or corrected."""
     tool: str | None = None
     """The tool or team member to call instead, with `corrected`."""
     arguments: dict[str, Any] | None = None
@@ -167,7 +167,7 @@ class RulingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     know: list[str] = []
     """With `approved` or `corrected`: arguments whose values the run's policies know from here on."""
     by: str = ""
-    """Who decides; the header `Cadre-User` counts before it."""
+    """The person who decides; the header `Cadre-User` takes precedence."""
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
@@ -371,13 +371,13 @@ FREE_BYTES = 64 * 1024
 
 _MOST_BYTES = 128 * 1024 * 1024
 _SHARE = 8
-"""A body is there in several forms while it is read, decoded and sent on, and the process needs room beside it."""
+"""A body exists in several forms while it is read, decoded and sent on, and the process needs room besides."""
 
 CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
-"""Where Linux says how much memory a container may have, in the second version of control groups and the first."""
+"""Files in which Linux keeps a container's memory limit, in the second version of control groups and the first."""
 
 
 def room_for_bodies(asked: int) -> int:
@@ -416,7 +416,7 @@ class BodyMemory:
 
 
 class BodyShare:
-    """The bytes of one body; it gives them back when nobody has it any more."""
+    """The bytes of one body; they are given back when the body is not referenced any more."""
 
     def __init__(self, memory: BodyMemory) -> None:
         self._memory = memory

@@ -240,7 +240,7 @@ FORESEEN = (
     RequestValidationError,
     HTTPException,
 )
-"""What a request may raise; anything else is a bug, which the server logs."""
+"""The exceptions that a request may raise; any other is a bug, which the server logs."""
 
 
 def as_problem(error: Exception) -> Problem:

@@ -33,8 +33,8 @@ def link_current(trace_id: str, span_id: str) -> None:
 
 
 def current_traceparent() -> str | None:
-    """Return the current span as a W3C traceparent, also one that was not sampled, so that its run need not be either;
-    None when there is none."""
+    """Return the current span as a W3C traceparent, even if it was not sampled, so that its run need not be either;
+    None without a span."""
     span = trace.get_current_span()
     context = span.get_span_context()
     if not span.is_recording() and (context.trace_flags.sampled or not context.is_valid):

@@ -209,7 +209,7 @@ def _lines(
             " (`cadre index show`): none is taken for drained"
         )
     for share in rollout.shares:
-        # Of the messages some may be tasks of runs that nobody has begun, and no other revision takes.
+        # Of the messages some may be tasks of runs that have not begun, and that no other revision takes.
         counts = {"run": (open_runs or {}).get(share.revision, 0), "message": waiting.get(share.slot, 0)}
         if any(counts.values()) and not is_served(rollout, share, live):
             what = " and ".join(f"{many} {one}{'s' * (many > 1)}" for one, many in counts.items() if many)

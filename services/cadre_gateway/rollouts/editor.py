@@ -91,7 +91,7 @@ class RolloutEditor:
         self._contracts = contracts
 
     async def show(self, agent: str) -> RolloutView:
-        """The rollout, and the revisions beside it. Raises RetryableError, a 404 Problem."""
+        """Return the rollout, and its revisions. Raises RetryableError, a 404 Problem."""
         rollout = (await self._rollouts.read(agent)).rollout
         open_runs = await known_open_runs_of(self._index, agent)
         live = self._live(agent)

@@ -22,8 +22,8 @@ from cadre_gateway.index.run_index import RunIndex
 log = logging.getLogger("cadre.gateway")
 
 _DRAINING_SECONDS = 2.0
-"""Between two looks while a revision drains or a queue goes: messages that are handled and runs that end are told to
-nobody here."""
+"""Seconds between two looks while a revision drains or a queue goes: the gateway is not notified when messages are
+handled and runs end."""
 
 _STEADY_SECONDS = 30.0
 """Between two looks at queues that somebody might have lost."""
@@ -33,7 +33,7 @@ QUIET_SECONDS = 10.0
 
 
 class RolloutKeeper:
-    """Opens the queues of revisions, removes those of drained ones, and makes those anew that were lost."""
+    """Opens the queues of revisions, removes those of drained ones, and recreates those that were lost."""
 
     def __init__(
         self, rollouts: NatsRollouts, slots: NatsSlots, registry: NatsRegistry, index: RunIndex, clock: Clock
@@ -47,7 +47,7 @@ class RolloutKeeper:
         """The versions of rollouts that are over, with nothing left of them."""
 
     async def look_after(self) -> None:
-        """Works until cancelled, whenever a rollout was changed; asks nobody anything while there is none."""
+        """Work until cancelled, whenever a rollout was changed; send no requests while there are no rollouts."""
         while True:
             seen = self._registry.version
             is_draining = await self._settle_all()

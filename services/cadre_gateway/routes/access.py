@@ -101,13 +101,13 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
 
     @routes.get("/session", summary="Who asks", responses=openapi.answers(Identity))
     async def get_session(request: Request) -> Response:
-        """401 when the gateway wants to know and is not told."""
+        """401 when the gateway requires a key and gets none."""
         return json_answer((await signed_in(request)).identity())
 
     @routes.post("/session", summary="Sign in with a browser", responses=openapi.answers(Identity))
     async def post_session(request: Request) -> Response:
         """With `Authorization: Bearer KEY`: answers with a cookie that stands for the key, for twelve hours. A cookie
-        that the browser had before ends, so that nobody else's sign-in lives on in it."""
+        that the browser had before ends, so that no other person's sign-in lives on in it."""
         if "authorization" not in request.headers and access.keys is not None:
             raise unauthorized("sign in with `Authorization: Bearer KEY`")
         caller = await signed_in(request)

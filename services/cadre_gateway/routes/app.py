@@ -82,7 +82,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Asked for anew each time, and not sent where the browser has it: after an update no two versions are mixed.
+    # Requested again each time, and not sent where the browser has it: after an update no two versions are mixed.
     "Cache-Control": "no-cache",
 }
 

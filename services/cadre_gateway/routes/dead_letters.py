@@ -111,7 +111,7 @@ class DeadLetterDetail(DeadLetterSummary, kw_only=True):
     subject: str | None = None
     payload: Any = None
     encoding: Literal["json", "text", "hex"] | UnsetType = UNSET
-    """How `payload` stands here: as the JSON that it is, as text, or as hexadecimal digits."""
+    """The form of `payload`: the JSON that it is, text, or hexadecimal digits."""
 
 
 class DeadLetterList(msgspec.Struct):
@@ -123,7 +123,7 @@ class DeadLetterList(msgspec.Struct):
 
 
 class DeadLetterDone(msgspec.Struct):
-    """What was done with a dead letter."""
+    """The outcome for a dead letter."""
 
     id: int
     done: Literal["retried", "dropped"]

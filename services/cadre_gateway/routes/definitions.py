@@ -129,7 +129,7 @@ def of_schedules(schedules: ScheduleEditor) -> APIRouter:
 
     @routes.post("/{name}/run", summary="Start a run of it now", status_code=202, responses=_RUN)
     async def post_run_now(name: str, request: Request, key: IdempotencyHeader = None) -> Response:
-        """Start it with the caller's rights, whatever its times and its overlap policy say."""
+        """Start it with the caller's rights, regardless of its times and its overlap policy."""
         async with answer_deadline():
             return _started(await schedules.run(caller_of(request), name, checked_key(key)))
 

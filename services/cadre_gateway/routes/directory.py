@@ -168,7 +168,7 @@ async def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
 
 
 def _quantile(values: Iterable[float], part: float) -> float | None:
-    """The least value that so large a part of them does not exceed; None where there are none."""
+    """Return the least value that this share of them does not exceed; None for an empty list."""
     found = sorted(values)
     return found[max(0, -int(-part * len(found) // 1) - 1)] if found else None
 
@@ -223,8 +223,8 @@ def statistics_router(ledger: UsageLedger, clock: Clock) -> APIRouter:
         model: Only = None,
         tool: Only = None,
     ) -> Response:
-        """Sums over the journals, runs that were removed since included. Whole hours are told, and of what is older
-        than 40 days whole days of UTC."""
+        """Sums over the journals, runs that were removed since included. Sums are over whole hours, and over whole days
+        of UTC for data older than 40 days."""
         ledger.check_current()
         now = clock.now()
         begin = moment("since", since, now) if since is not None else now - _MONTH_SECONDS
@@ -272,7 +272,7 @@ def index_router(rebuilder: IndexRebuilder) -> APIRouter:
         responses=openapi.answers(IndexRebuild, 202),
     )
     async def post_rebuild() -> Response:
-        """The gateway serves its lists as they are meanwhile; `GET /v1/index` tells how far it has come."""
+        """The gateway serves its lists as they are meanwhile; `GET /v1/index` shows the progress."""
         return json_answer(await rebuilder.begin(), 202)
 
     return routes

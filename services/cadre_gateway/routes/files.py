@@ -26,7 +26,7 @@ _UPLOAD = openapi.operation("application/octet-stream", {"200": ("Written", File
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127}")
 _UNSAID = "application/x-www-form-urlencoded"
-"""What curl sends unasked: it says nothing of the file, whose name does."""
+"""The content type that curl sends by default: it does not describe the file, whose name does."""
 
 _PIECE_BYTES = 256 * 1024
 _MAX_NAME_CHARS = 200
@@ -37,7 +37,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["files"], dependencies=[Depends(_readable_path)])
 
     async def workspace_of(run: str, *, for_writing: bool = False) -> WorkspaceStore:
-        """Raise a 404 problem, and a 409 problem where the tree's root has ended and nobody would read the file."""
+        """Raise a 404 problem, and a 409 problem if the tree's root has ended and no run would read the file."""
         await lookup.find(run)
         tree = tree_of(run)
         if for_writing and (root := await lookup.find(tree)).finished:

@@ -133,7 +133,7 @@ def _reading(routes: APIRouter, reach: CallerReach, memory: NatsMemory, clock: C
 def _importing(routes: APIRouter, memory: NatsMemory) -> None:
     @routes.post("/import", summary="Keep memories of an export", openapi_extra=_IMPORT)
     async def post_import(request: Request) -> Response:
-        """At most 50 lines of an export at once. Sent twice, they are kept once; they are embedded anew."""
+        """At most 50 lines of an export at once. Sent twice, they are kept once; they are embedded again."""
         asked: ImportRequest = body.parse(await body.read(request), ImportBody)
         return json_answer(await memory.import_all(asked))
 

@@ -32,7 +32,7 @@ class RunList(msgspec.Struct):
     next: str | None
     """`before` of the next page."""
     total: int | UnsetType = UNSET
-    """How many there are in all, if that was asked for."""
+    """Total number of them, if that was asked for."""
 
 
 class AgentList(msgspec.Struct):
@@ -92,7 +92,8 @@ class ProblemDocument(msgspec.Struct):
 
 
 _schemas: set[type[msgspec.Struct]] = {Shown, Delta, RowsChanged}
-"""What the routes read and answer: each is added as it is referred to. These are named by a description alone."""
+"""The structs that the routes read and answer: each is added as it is referred to. These are named by a description
+alone."""
 
 
 def answers(kind: type[msgspec.Struct], status: int = 200) -> Responses:

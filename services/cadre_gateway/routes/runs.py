@@ -155,8 +155,8 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         limit: Annotated[int | None, Query(ge=1, le=1000)] = None,
         after: Annotated[int, Query(ge=0, le=MAX_SEQ)] = 0,
     ) -> Response:
-        """`full=true` adds each run's memory. With `limit` each run tells so many of those directly below it and of its
-        steps, the run itself those behind the first `after`, and `next` is the `after` of the next page."""
+        """`full=true` adds each run's memory. With `limit` each run has so many of the runs directly below it and of
+        its steps, the run itself those behind the first `after`, and `next` is the `after` of the next page."""
         page = DetailPage(limit, after) if limit is not None else None
         if after and page is None:
             raise problems.invalid("after: send it with limit")
@@ -172,8 +172,8 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         view: Literal["events", "rows"] = "events",
     ) -> Response:
         """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`. With
-        `view=rows` what each entry has changed of what is shown of the runs, in place of its events. The header
-        `Cadre-Trace-Url` tells where people look at the run's trace, if the gateway was told (`CADRE_TRACE_URL`)."""
+        `view=rows` each entry's changes to the shown rows of the runs, in place of its events. The header
+        `Cadre-Trace-Url` is the address of the run's trace, if `CADRE_TRACE_URL` is set."""
         try:
             begin = resume_position(last_event_id, after)
         except ValueError as error:

@@ -161,7 +161,7 @@ def archive_router(eraser: Eraser, exporter: RunExporter, importer: RunImporter)
 _MAX_LISTED = 500
 
 MAX_REPLAYED_BYTES = 64 * 1024 * 1024
-"""Bytes of journals that a gateway decides anew: all of them are in its memory then."""
+"""Maximum number of bytes of journals that a gateway replays: all of them are in its memory then."""
 
 
 class VerifyAnswer(msgspec.Struct, kw_only=True):
@@ -195,7 +195,7 @@ class ReplayAnswer(msgspec.Struct, kw_only=True):
     runs: int
     entries: int
     decided: int
-    """Entries whose decision was made anew."""
+    """Number of entries whose decision was made again."""
     divergences: list[Divergence]
     """The first 500."""
     undecided: list[Undecided]
@@ -205,8 +205,8 @@ class ReplayAnswer(msgspec.Struct, kw_only=True):
 
 
 async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
-    """Decide the run and all runs below it anew, or the run alone. Raises a 404 problem, a 413 problem for journals
-    of more than MAX_REPLAYED_BYTES, a 503 problem, BusUnavailable."""
+    """Replay the decisions of the run and all runs below it, or of the run alone. Raises a 404 problem, a 413 problem
+    for journals of more than MAX_REPLAYED_BYTES, a 503 problem, BusUnavailable."""
     async with answer_deadline():
         tree = (await lookup.find(run)).tree
     entries: list[tuple[str, Journaled]] = []
@@ -305,7 +305,7 @@ class _Search:
             self._past.apply(event, entry)
             match event:
                 case ModelAnswered():
-                    # An endpoint tells with its answers what it is called and how much it takes.
+                    # An endpoint's answers contain its name and how much it takes.
                     self._model = event.model or self._model
                     self._context = event.context or self._context
                     self._endpoint = event.endpoint or self._endpoint

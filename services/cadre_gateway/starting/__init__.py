@@ -1,1 +1,1 @@
-"""Where runs begin: admitted, submitted, forked, continued, with the files they are given."""
+"""The start of runs: admitted, submitted, forked, continued, with the files they are given."""

@@ -30,11 +30,11 @@ from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full, unknown_run
 
 _FRESH_SECONDS = 2.0
-"""For so long the list of budgets is not read anew."""
+"""Seconds for which the list of budgets is not read again."""
 
 
 class BudgetMeter:
-    """What is used of one budget in the window in which it was made, by account; see `BudgetSpec.account_of`."""
+    """The use of one budget in the window in which it was made, by account; see `BudgetSpec.account_of`."""
 
     def __init__(self, spec: BudgetSpec, now: float, spent: Iterable[tuple[LedgerKey, Figures]]) -> None:
         self.spec = spec
@@ -94,7 +94,7 @@ class StandingBudgets:
                 raise _exhausted(meter, use, self.clock.now())
 
     def forget(self) -> None:
-        """Has the list read anew at the next question: it was changed here."""
+        """Read the list again for the next question: it was changed here."""
         self._read_at = None
 
     def _meter(self, spec: BudgetSpec) -> BudgetMeter:
@@ -155,7 +155,7 @@ class Admitted(NamedTuple):
 
     run: str
     user: str | None
-    """The person whom it is for."""
+    """The person for whom it runs."""
     known: RunSummary | None
     """The run itself, when the same request has begun it before."""
 
@@ -173,8 +173,8 @@ class KeyedRuns:
         return self.lookup.shards.topology.newest
 
     async def run_of(self, key: IdempotencyKey, agent: str) -> str:
-        """Return the id of the agent's run that the key has started, or will start: the same from every gateway,
-        whatever each knows of the shards at that moment."""
+        """Return the id of the agent's run that the key has started, or will start: the same from every gateway, even
+        if they know different shards at that moment."""
         first = key.run_of(agent)
         if not self.newest:
             return first  # published only while the start is not claimed for a later generation

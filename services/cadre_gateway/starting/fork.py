@@ -40,8 +40,8 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     deadline: Length | None = None
     """The time from now after which the run ends. Left out: as long as the other run had from its task on."""
     budget: BudgetBody | None = None
-    """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
-    given, anew."""
+    """The budget of the steps from `at` on; `{}` is only the agent's own. Left out: as much as the other run was given,
+    in full."""
     observations: dict[str, str] = {}
     """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
 
@@ -53,7 +53,7 @@ class ResumeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The body of POST /v1/runs/{id}/resume."""
 
     steps: Count | None = None
-    """How many steps more it may take; left out: as many as the run had."""
+    """The number of further steps; left out: as many as the run had."""
 
 
 class Forked(NamedTuple):
@@ -156,7 +156,7 @@ class Forker:
         past = _Past(Run(id=run, tree=tree), [])
         async with self.lookup.pages_of_tree(tree) as pages:
             async for page in pages:
-                # Beside the loop: a long run takes seconds.
+                # Outside the event loop: a long run takes seconds.
                 past = await asyncio.to_thread(past.with_page, page)
         return past
 

@@ -62,7 +62,7 @@ class Sessions:
         raise _busy(session, "others keep starting runs in it")
 
     async def files_of(self, run: str | None) -> WorkspaceSource | None:
-        """The workspace that goes on with the memory of `run`; None when there is none (any more). Raises
+        """Return the workspace that goes on with the memory of `run`; None if it does not exist (any more). Raises
         RetryableError."""
         if run is None or await self.lookup.is_erased(run):
             return None
@@ -194,7 +194,7 @@ class Submitter:
 
 
 def _origin(wanted: Submission, user: str | None) -> Origin | None:
-    """Return for whom the run works; None for no person and in no session."""
+    """Return the person and session that the run works for; None without either."""
     if wanted.session:
         return Origin(user=user, session=wanted.session, root=wanted.agent)
     return Origin(user=user) if user else None

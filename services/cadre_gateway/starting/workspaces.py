@@ -98,11 +98,11 @@ class FileCarrier:
     erasure: NatsErasure
 
     async def carry(self, source: WorkspaceSource | None, tree: str) -> list[str]:
-        """Make the workspace of a run that is about to begin that of `source` (None: empty), beside the files that
-        the run was given itself.
+        """Make the workspace of a run that is about to begin that of `source` (None: empty), in addition to the files
+        that the run was given itself.
 
-        Returns the paths whose version at the point cannot be told: they are as they are in the source now. Raises
-        a 422 problem, RetryableError.
+        Returns the paths whose version at the point is unknown: they are as they are in the source now. Raises a 422
+        problem, RetryableError.
         """
         present = {record.path: (record, seq) for record, seq in await self.files.held(tree)}
         if present and await self.history.task(tree, tree) is not None:
@@ -128,7 +128,7 @@ class FileCarrier:
         return any(record.ref is not None for record, _ in await self.files.held(tree))
 
     async def _files_of(self, source: WorkspaceSource) -> tuple[dict[str, WorkspaceFile], list[str]]:
-        """The files by path, and the paths whose version at the point cannot be told."""
+        """Return the files by path, and the paths whose version at the point is unknown."""
         wanted: dict[str, WorkspaceFile] = {}
         later = []
         for record, seq in await self.files.held(source.tree):

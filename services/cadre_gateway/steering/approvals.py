@@ -108,7 +108,7 @@ def origins_of(held: HeldCall) -> dict[str, list[str]]:
 
 
 def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:
-    """The decision on the call that an entry tells of."""
+    """Return the decision on the call in an entry."""
     for event in entry.events:
         if isinstance(event, ApprovalDecided) and event.call == call:
             return decision_of(event, entry.at)
@@ -261,7 +261,7 @@ def _check_answer(pause: CallPause, wanted: Ruling, content: dict[str, Any] | No
 
 
 def _check_entitled(pending: CallState, deciders: Sequence[str]) -> None:
-    """Raise a 403 problem for somebody whom the rule that holds the call does not name."""
+    """Raise a 403 problem for a person whom the rule that holds the call does not name."""
     if may_decide(pending, deciders) or pending.hold is None:
         return
     by = ", ".join(pending.hold.by)

@@ -118,7 +118,7 @@ class Gone(msgspec.Struct):
 
     id: str
     runs: int
-    """How many runs the tree had."""
+    """The number of runs in the tree."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Eraser:
         return Gone(tree, len(runs))
 
     async def _end(self, tree: str, active: list[RunSummary]) -> None:
-        """Cancel the active runs and wait until nobody works on the tree any more."""
+        """Cancel the active runs and wait until no process works on the tree any more."""
         ids = {one.id for one in active}
         for one in active:
             # A cancelled run cancels those below it itself.
@@ -178,7 +178,7 @@ class Eraser:
                 news.clear()
                 active = _active(await self.lookup.runs_of_tree(tree))
                 live = live_agents(self.registry.presences())
-                # A run whose agent is gone has nobody who could go on with it.
+                # A run whose agent is gone has no service that could go on with it.
                 if not any(one.agent in live for one in active):
                     return
                 if time.monotonic() > deadline:

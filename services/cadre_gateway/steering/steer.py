@@ -60,7 +60,7 @@ class RecordSender:
             return next((one.entry for one in stored if one.entry.cause == record.id), None)
 
     async def send(self, record: Decision | Signal | UserMessage | Edit, agent: str) -> Entry | None:
-        """Send the record; returns the entry that accounts for it, None when there is none in time.
+        """Send the record; return the entry that accounts for it, or None after a timeout.
 
         Raises RetryableError, TimeoutError.
         """

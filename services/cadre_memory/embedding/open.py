@@ -35,8 +35,8 @@ _LONGEST_PAUSE_SECONDS = 30.0
 class EndpointEmbedder:
     """Has an OpenAI-compatible endpoint embed texts: one vector per text; the endpoint bounds the text's length.
 
-    Some endpoints answer a text that is too long for them as if they were out of order: what they answer to a short
-    text tells the two apart.
+    Some endpoints answer a text that is too long for them as if they were out of order: their answer to a short text
+    distinguishes the two.
     """
 
     def __init__(self, endpoint: OpenAIEmbeddings, fingerprint: Fingerprint) -> None:
@@ -82,7 +82,7 @@ class EndpointEmbedder:
 
 
 async def open_embedder(settings: MemorySettings) -> Embedder | None:
-    """Return the embedder that the settings ask for; None where there is none to be had, or none wanted.
+    """Return the embedder that the settings ask for; None if no embedder is available or wanted.
 
     Waits for an endpoint that was never reached before: without its dimension no index can be opened.
     Raises SetupError.

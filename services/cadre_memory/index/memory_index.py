@@ -69,7 +69,8 @@ class MemoryIndex:
         self.next_alias = f"{prefix}_next"
         self._made_aliases = f"{prefix}_made_"
         self.id = ""
-        """When it was made, and a random part: two indexes never have the same, and later ones have higher ones."""
+        """The time when it was made, and a random part: two indexes never have the same, and later ones have higher
+        ones."""
 
     @classmethod
     async def open(cls, store: Store, own: Schema, *, prefix: str = "mem") -> Self:
@@ -140,7 +141,7 @@ class MemoryIndex:
             return []
 
         async def search(live: str) -> list[ScoredChunk]:
-            # Vectors of another model do not compare: until all are made anew, words alone are.
+            # Vectors of another model do not compare: until all are embedded again, only words do.
             query = Query(
                 sparse=sparse if sparse is not None and sparse.indices else None,
                 dense=dense if live == self.own else None,
@@ -307,7 +308,7 @@ class MemoryIndex:
 
 
 def _check(condition: Condition, record: PointRecord) -> None:
-    """Raise IndexUnavailable for a point that the filter should have left out, whatever the engine's reason."""
+    """Raise IndexUnavailable for a point that the filter should have left out, regardless of the engine's reason."""
     if not admits(condition, record.id, record.payload):
         log.error("the engine returned point %s, which its filter leaves out", record.id)
         raise IndexUnavailable("the engine returned a memory that the caller may not see: nothing is shown")

@@ -42,7 +42,7 @@ from cadre_memory.index.vector_index import (
 log = logging.getLogger("cadre.memory")
 
 _TIMEOUT_SECONDS = 30
-"""How long one answer may take."""
+"""Seconds that one answer may take."""
 
 _PAGE_POINTS = 1000
 
@@ -57,7 +57,7 @@ class QdrantStore(Store):
 
     @classmethod
     def server(cls, url: str, api_key: str = "") -> Self:
-        """Return a store on a server, which it asks over REST: one port, whatever is in between."""
+        """Return a store on a server that is reached over REST: one port, regardless of what is in between."""
         if api_key and url.startswith("http://"):
             log.warning(
                 "the key of the Qdrant server travels in the open: https:// if it leaves this machine"
@@ -135,7 +135,7 @@ class QdrantStore(Store):
             with contextlib.suppress(CollectionGone):
                 async with _translated_errors("storing vectors"):
                     await self._client.update_vectors(collection, points=wanted, wait=True)
-            # Only those that have their vectors: a point stored anew meanwhile still waits.
+            # Only those that have their vectors: a point stored again meanwhile still waits.
             there = models.Filter(
                 must=[
                     models.HasIdCondition(has_id=list(vectors)),
@@ -288,7 +288,7 @@ async def _translated_errors(doing: str) -> AsyncIterator[None]:
 def collection_parameters(collection: str) -> dict[str, Any]:
     """Return the keywords of `create_collection`.
 
-    One graph per owner (`m` is 0, `payload_m` is not): nobody searches over everybody's memories. Filters on fields
+    One graph per owner (`m` is 0, `payload_m` is not): no search covers the memories of all owners. Filters on fields
     without an index are forbidden, so that a mistake fails in a test and not in a large collection.
     """
     dim = vector_index.dim_of(collection)

@@ -20,7 +20,7 @@ SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes a call, and for whom: what the bus says of it, and what its origin adds."""
+    """The caller, and the person it acts for: taken from the bus, completed by the call's origin."""
 
     agent: str
     tree: str

@@ -85,7 +85,7 @@ Floats = NDArray[np.float32]
 
 
 class Columns:
-    """What is searched of a collection's points, in memory: their fields and vectors, by slot, in order of storing."""
+    """The searchable parts of a collection's points, in memory: fields and vectors, by slot, in order of storing."""
 
     def __init__(self, number: int, dim: int | None) -> None:
         self.number = number
@@ -195,7 +195,7 @@ class Columns:
         return fits
 
     def by_meaning(self, query: list[float], wanted: Mask) -> tuple[Slots, Floats]:
-        """Return slots, and the cosine of each one's best window."""
+        """Return slots, and the cosine of the best window of each."""
         slots = self._slot_of_vector[: self._filled]
         of_wanted = np.flatnonzero(wanted[slots] & (slots >= 0))
         vectors = self._vectors[: self._filled]
@@ -254,7 +254,7 @@ class SqliteStore(Store):
 
     @classmethod
     async def open(cls, directory: Path, *, lock_seconds: float = 10.0) -> Self:
-        """Open the file, and make it where there is none; a former owner may take `lock_seconds` to end.
+        """Open the file, and create it if it does not exist; a former owner may take `lock_seconds` to end.
 
         Raise IndexRefused when another process has the directory, or the file cannot be read.
         """

@@ -1,4 +1,4 @@
-"""What a vector index holds and what an engine must do with it: points, filters, the layout of a collection."""
+"""The content of a vector index, and the duties of an engine: points, filters, the layout of a collection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cadre.protocol.messages import MemoryScope
 from cadre_memory.bm25 import SparseVector
 
 EmbedState = Literal["pending", "done", "lexical"]
-"""Whether a point's dense vectors are still to come, are there, or are not wanted (no embeddings configured)."""
+"""State of a point's dense vectors: still to come, stored, or not wanted (no embeddings configured)."""
 
 
 class IndexUnavailable(RetryableError):
@@ -37,7 +37,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     """The chunk's place within its memory, from 0."""
     count: int = 1
-    """How many chunks the memory has."""
+    """Number of chunks of the memory."""
     scope: MemoryScope
     tree: str
     run: str
@@ -51,7 +51,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "note"
     """`step`, `answer`, or `note` (what a model chose to remember)."""
     created_at: float
-    """When it was remembered, Unix seconds."""
+    """The time when it was remembered, Unix seconds."""
     expires_at: float | None = None
     hash: str
     """SHA-256 of the text: the same text twice is shown once."""
@@ -64,7 +64,8 @@ class Vectors(NamedTuple):
 
     sparse: SparseVector
     dense: list[list[float]]
-    """One vector per window of the text, of which the best one counts; empty when there are none, or none yet."""
+    """One vector per window of the text, of which the best one counts; empty without vectors, or before they are made.
+    """
 
 
 class Clause(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ class Clause(msgspec.Struct, frozen=True):
 
 
 class Within(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be seen: points that fit at least one clause; no clause means nothing at all.
+    """A limit on the visible points: those that fit at least one clause; no clause means no point.
 
     `scopes` builds it from the caller's identity (or an operator's explicit selection), never from a request's text.
     """
@@ -89,7 +90,7 @@ class Within(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is asked for besides: each field that is given narrows the search."""
+    """Further conditions of a search: each field that is given narrows it."""
 
     kinds: list[str] = []
     other_than: list[str] = []
@@ -118,7 +119,7 @@ class ChunkPage(NamedTuple):
 
     chunks: list[Chunk]
     next: str | None
-    """Where the next page begins; None after the last."""
+    """The start of the next page; None after the last."""
 
 
 class IndexStatus(NamedTuple):
@@ -128,11 +129,12 @@ class IndexStatus(NamedTuple):
     collection: str
     """The collection that is read."""
     points: int
-    """How many points are in it."""
+    """Number of points in it."""
     dense: bool
-    """Whether searches use dense vectors: not without embeddings, and not before a new model's have all been made."""
+    """True if searches use dense vectors: not without embeddings, and not before all of a new model's vectors are made.
+    """
     moving: bool
-    """True if the points are being embedded anew for another model."""
+    """True if the points are being embedded again for another model."""
 
 
 _MAX_NUMBER = 3.0e38
@@ -225,7 +227,7 @@ DENSE, SPARSE = "dense", "bm25"
 """The names of the vectors."""
 
 LEXICAL = "lexical"
-"""Stands in a collection's name for the model where there is none."""
+"""Stands in a collection's name for the model if there is no model."""
 
 OWNER = "owner"
 """The field that holds scope and owner together, such as `user:anna`: the tenant by which the engine groups points."""
@@ -257,7 +259,7 @@ assert set(OWNER_OF) == set(get_args(MemoryScope))
 
 
 class Schema(NamedTuple):
-    """What decides on the collection: vectors of two models never meet in one."""
+    """The properties that determine the collection: vectors of two models are never in the same one."""
 
     model: str = LEXICAL
     """The model's name, for people who read the collection's."""
@@ -314,7 +316,7 @@ def chunk(id: str, payload: dict[str, Any]) -> Chunk:
 Backend = Literal["server", "sqlite"]
 
 PREFETCH = 30
-"""How many points each leg hands to the fusion, at least."""
+"""Minimum number of points that each leg hands to the fusion."""
 
 RRF_K = 2
 """The constant of rank fusion. Measured: with 60, an exact hit of one leg sinks below vague ones of the other."""
@@ -334,7 +336,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What to search for: at least one of the two legs."""
+    """A query: at least one of the two legs."""
 
     sparse: SparseVector | None = None
     dense: list[float] | None = None
@@ -390,7 +392,7 @@ class Store(Protocol):
         ...
 
     async def set_aliases(self, aliases: dict[str, str | None]) -> None:
-        """Set aliases, remove those to None; all at once, so that nobody sees a state in between."""
+        """Set aliases, remove those to None; all at once, so that no reader sees a state in between."""
         ...
 
     async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
@@ -426,7 +428,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of the engine. The store cannot be used any more."""
+        """Close the engine. The store cannot be used any more."""
         ...
 
 
@@ -485,7 +487,7 @@ class PointSelector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Selects points of a collection: those that fit all that is given."""
 
     within: Within | None = None
-    """What may be seen; None only for the index's own housekeeping."""
+    """The limit on the visible points; None only for the index's own housekeeping."""
     where: Where = Where()
     ids: list[str] | None = None
     state: EmbedState | None = None
@@ -528,7 +530,7 @@ def _clause(clause: Clause) -> Condition:
     parts: list[Condition] = [Equal(field, value) for field, value in clause.equals.items()]
     scope = clause.equals.get("scope", "")
     for known, field in OWNER_OF.items():
-        # A session's name alone selects all sessions of that name, whatever their agents and persons.
+        # A session's name alone selects all sessions of that name, for all agents and persons.
         if known == scope != "session" and field in clause.equals:
             parts.append(Equal(OWNER, owner(scope, clause.equals[field])))
     return AllOf(parts)

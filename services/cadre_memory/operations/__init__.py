@@ -1,1 +1,1 @@
-"""What goes on in the background and at each call: writing, searching, embedding anew, expiry, migration."""
+"""Background work and the work of each call: writing, searching, re-embedding, expiry, migration."""

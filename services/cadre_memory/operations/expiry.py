@@ -17,7 +17,7 @@ from cadre_memory.index.vector_index import Where
 log = logging.getLogger("cadre.memory")
 
 EXPIRE_EVERY_SECONDS = 600.0
-"""What has expired is hidden from its moment on; this is how often it is removed from the disk."""
+"""Seconds between removals from the disk; expired memories are hidden from their moment of expiry on."""
 
 
 async def expire_periodically(index: MemoryIndex, clock: Clock) -> None:

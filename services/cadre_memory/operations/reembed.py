@@ -36,7 +36,7 @@ Embed = Callable[[list[Chunk]], Awaitable[list[list[list[float]]]]]
 
 
 class Reembedder:
-    """Migrates memories to this process's model. `run` does the work, in a task of its own: once, at the start.
+    """Migrates memories to this process's model. `run` does the work, in its own task: once, at the start.
 
     Afterwards it only looks whether a replica with another model has moved the memories away: two that are
     configured differently would move them to and fro for ever.
@@ -46,7 +46,7 @@ class Reembedder:
         self._index = index
         self._embedder = embedder
         self.problem: str | None = "starting"
-        """Why this process's vectors do not compare with those that are stored; None when they do."""
+        """The reason why this process's vectors do not compare with those that are stored; None when they do."""
 
     async def run(self) -> None:
         """Migrates, however often that fails, and watches then until it is cancelled."""
@@ -91,18 +91,18 @@ class Migration(NamedTuple):
     target: str
     copied: int
     overtaken: int
-    """How many copies were removed again because their source had been deleted."""
+    """The number of copies that were removed again because their source had been deleted."""
 
 
 async def migrate(index: MemoryIndex, embed: Embed | None, *, keep: bool = False) -> Migration | None:
-    """Copies all memories to the collection of the index's own model, and makes it the live one.
+    """Copy all memories to the collection of the index's own model, and makes it the live one.
 
-    Returns None when it is that already.
+    Return None when it is that already.
 
     `embed` is None for a model without embeddings. Readers go on in the old collection, by words alone where this
-    model's vectors do not compare, and see all at the moment of the switch. `keep` leaves the old collection there
-    (it is written no more, but deletes still reach it). Raises whatever `embed` raises, and what the index raises:
-    call it again, and it goes on.
+    model's vectors do not compare, and see all at the moment of the switch. `keep` leaves the old collection there (it
+    is written no more, but deletes still reach it). Raises the exceptions of `embed` and of the index: call it again,
+    and it goes on.
     """
     source = await index.live()
     if source == index.own:

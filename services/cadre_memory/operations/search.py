@@ -13,20 +13,20 @@ from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import ScoredChunk, Where, Within
 
 _MAX_HITS = 400
-"""How many hits are looked at to find as many different texts as are asked for."""
+"""Maximum number of hits that are read to find as many different texts as are asked for."""
 
 _MAX_QUERY_CHARS = 8000
-"""How much of a query is looked at: an agent's task may be a whole document."""
+"""Maximum number of characters of a query that are used: an agent's task may be a whole document."""
 
 
 class SearchOutcome(NamedTuple):
-    """What a search found."""
+    """The result of a search."""
 
     hits: list[ScoredChunk]
     degraded: bool
     """True if meanings were not compared with all memories."""
     why: str
-    """Why that was so; empty when it was not."""
+    """The reason for that; empty when it was not so."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Searcher:
     index: MemoryIndex
     embedder: Embedder | None
     seconds: float
-    """How long a query waits for its vector."""
+    """Seconds that a query waits for its vector."""
     problem: Callable[[], str | None]
-    """Tells why no vector would be of use now."""
+    """Returns the reason why no vector would be of use now."""
     lack: Callable[[], str]
-    """Tells which memories have no vectors, and why; empty when all have them, or will in a moment."""
+    """Returns the memories without vectors, and the reason; empty when all have them, or will in a moment."""
     on_vector: Callable[[], None]
     """Called when the embedder has made one."""
     replaced: str = ""
@@ -70,7 +70,7 @@ class Searcher:
         return SearchOutcome(good[:k], bool(why), said)
 
     async def _vector(self, query: str) -> tuple[list[float] | None, str]:
-        """Return the vector, or why there is none."""
+        """Return the vector, or the reason why it is missing."""
         if self.embedder is None:
             return None, NO_EMBEDDINGS
         if (problem := self.problem()) is not None:

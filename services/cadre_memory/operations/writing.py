@@ -16,7 +16,8 @@ from cadre_memory.index.vector_index import Chunk, Vectors
 log = logging.getLogger("cadre.memory")
 
 IDLE_SECONDS = 30.0
-"""How long the sweeper waits for news before it asks the index anyway: another process may have stored something."""
+"""Seconds that the sweeper waits for news before it asks the index anyway: another process may have stored something.
+"""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 20.0
 
@@ -94,7 +95,7 @@ def _halves(text: str) -> list[str]:
 
 
 class Sweeper:
-    """Embeds the chunks that are pending. `run` does the work, in a task of its own; `batch` is in chunks."""
+    """Embeds the chunks that are pending. `run` does the work, in its own task; `batch` is in chunks."""
 
     def __init__(self, index: MemoryIndex, embedder: ChunkEmbedder, batch: int) -> None:
         self._index = index
@@ -107,7 +108,7 @@ class Sweeper:
         self._after: str | None = None
         """Id where this round goes on; None before the next one begins."""
         self.problem: str | None = None
-        """Why vectors cannot be had at this moment."""
+        """The reason why vectors cannot be made at this moment."""
 
     def lack(self) -> str:
         """Say which memories no meaning is compared with, and why; empty when it is with all that the model takes."""
@@ -187,10 +188,10 @@ def _pause_after(error: CadreError, pause: float) -> float:
 
 
 BATCH_POINTS = 64
-"""How many points are stored together."""
+"""Number of points that are stored together."""
 
 _MAX_WAITING_JOBS = 64
-"""How many memories may wait for their turn."""
+"""Maximum number of memories that wait for their turn."""
 
 ChunkVectors = tuple[Chunk, Vectors]
 
@@ -201,7 +202,7 @@ class _Job(NamedTuple):
 
 
 class Writer:
-    """Writes to an index in batches. `run` does the work, in a task of its own."""
+    """Writes to an index in batches. `run` does the work, in its own task."""
 
     def __init__(self, index: MemoryIndex) -> None:
         self._index = index
@@ -216,7 +217,7 @@ class Writer:
     async def run(self) -> None:
         """Store batch after batch until it is cancelled."""
         while True:
-            # While one batch is stored the next one gathers: under load they are full, else nobody waits.
+            # While one batch is stored the next one gathers: under load they are full, else no caller waits.
             jobs = [await self._jobs.get()]
             while not self._jobs.empty() and sum(len(job.points) for job in jobs) < BATCH_POINTS:
                 jobs.append(self._jobs.get_nowait())

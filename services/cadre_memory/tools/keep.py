@@ -23,15 +23,15 @@ _NAMES = UUID("6f1f6d5b-6b0f-5e2c-9d5a-4f0c4b7f3f11")
 
 
 class About(NamedTuple):
-    """What is known of a memory besides its text and its owner."""
+    """Facts about a memory in addition to its text and its owner."""
 
     scope: MemoryScope
     kind: str
     step: int
     created_at: float
-    """When it was remembered, Unix seconds."""
+    """The time when it was remembered, Unix seconds."""
     expires_at: float | None
-    """When it expires, Unix seconds; None: never."""
+    """The time when it expires, Unix seconds; None: never."""
 
 
 def chunk_id(memory: str, index: int) -> str:

@@ -37,19 +37,19 @@ from cadre_memory.index.vector_index import ScoredChunk, Where
 from cadre_memory.tools.keep import About, Workers, chunk_id, keep_text, same_fields
 
 MAX_OFFERED_HITS = 20
-"""How many memories a model may ask for in one recall."""
+"""Maximum number of memories that a model may ask for in one recall."""
 
 MAX_RECALLED_HITS = 100
-"""How many memories an agent's spec may ask for in one recall."""
+"""Maximum number of memories that an agent's spec may ask for in one recall."""
 
 MAX_TEXT_CHARS = 4_000_000
-"""How long a text to remember may be."""
+"""Maximum length of a text to remember."""
 
 KINDS = ("note", "step", "answer")
 
 
 class Recall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments of the tool `recall`. No model is told of `min_score`."""
+    """Arguments of the tool `recall`. Models do not see `min_score`."""
 
     query: Annotated[str, msgspec.Meta(min_length=1)]
     k: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALLED_HITS)] = 5
@@ -58,7 +58,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Remember(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Arguments of the tool `remember`. An agent that remembers by itself gives `kind` and `step`: no model does."""
+    """Arguments of the tool `remember`. An agent that remembers automatically sets `kind` and `step`; models do not."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARS)]
     kind: Annotated[str, msgspec.Meta(pattern="^[a-z_]{1,32}$")] = "note"
@@ -178,7 +178,7 @@ CARDS = [
 
 
 _VERSIONS_KEPT = 64
-"""How many versions a workspace keeps of a file."""
+"""Number of versions that a workspace keeps of a file."""
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -273,7 +273,7 @@ def read_text(data: bytes) -> str | None:
 
 
 _SHOWN_CHARS = 300
-"""How much of wrong arguments an error shows."""
+"""Number of characters of wrong arguments that an error shows."""
 
 
 class InvalidCall(Exception):
@@ -353,7 +353,7 @@ log = logging.getLogger("cadre.memory")
 
 
 class _TooLate(Exception):
-    """The call's deadline has passed: nobody reads the result any more."""
+    """The call's deadline has passed: its result is not read any more."""
 
 
 class CallHandler:

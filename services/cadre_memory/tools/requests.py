@@ -35,7 +35,7 @@ from cadre_memory.operations.search import Searcher
 from cadre_memory.tools.keep import Workers, chunk_id, content_hash, keep_chunks, same_fields
 
 _MAX_PAGE_BYTES = 700_000
-"""How large a page may be: a message of the bus holds a megabyte."""
+"""Maximum size of a page: a message of the bus holds a megabyte."""
 
 
 class RequestHandlers:
@@ -91,7 +91,7 @@ class RequestHandlers:
         return await self._page(request, scopes.selected(request.selection))
 
     async def import_all(self, request: ImportRequest) -> ImportedMemories:
-        """Keep what an export has; it is embedded anew, by the model of this service."""
+        """Keep the content of an export; it is embedded again, by the model of this service."""
         _bounded("memories", len(request.memories))
         state: EmbedState = "lexical" if self._sweeper is None else "pending"
         await keep_chunks([imported_chunk(one, state) for one in request.memories], self._workers)
@@ -116,7 +116,7 @@ class RequestHandlers:
     async def _chunks(self, memory: str, at: int) -> Sequence[Chunk]:
         """Return some chunks of a memory from this one on, in order.
 
-        They are read by their ids, which are derived: a scroll by itself goes in the order of those.
+        They are read by their ids, which are derived: a scroll would go in the order of the ids.
         """
         ids = [chunk_id(memory, index) for index in range(at, at + MAX_HITS)]
         where = msgspec.structs.replace(_memory(memory), ids=ids)

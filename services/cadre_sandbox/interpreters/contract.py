@@ -1,4 +1,4 @@
-"""What the sandbox is asked and what it answers: requests, calls, results, outcomes, limits."""
+"""The sandbox's interface: requests, calls, results, outcomes, limits."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ TIERS: tuple[Tier, ...] = ("ns", "landlock")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLimits:
-    """What one block may use.
+    """The limits of one block.
 
     A sandbox has the most that any request gets. Memory, threads and files stay those of a session's first block.
     """
@@ -30,7 +30,7 @@ class BlockLimits:
     memory_mb: int = 512
     """Memory beyond what the bare interpreter needs; less than 64 is of little use."""
     threads: int = 32
-    """Where the jail has users of its own the kernel refuses more; else they are counted a few times a second."""
+    """Where the jail has its own users, the kernel refuses more; otherwise threads are counted a few times a second."""
     file_mb: int = 64
     """One file, and all files together."""
     output_chars: int = 20_000
@@ -60,7 +60,7 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What a call came to. With `error` the call raises `CallError` inside the code; with `raised`, the name of one of
+    """The result of a call. With `error` the call raises `CallError` inside the code; with `raised`, the name of one of
     Python's own exceptions, code can catch it by that too."""
 
     value: Value = None
@@ -104,7 +104,8 @@ class BlockRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What the block has used, from its start in this interpreter to this outcome; waiting for calls is left out."""
+    """The resources that the block has used, from its start in this interpreter to this outcome, without the waits for
+    calls."""
 
     seconds: float
     cpu_seconds: float
@@ -124,14 +125,14 @@ class Yielded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockEnd:
-    """What every block leaves that has ended, however it did."""
+    """The part that all ends of blocks have in common."""
 
     logs: str
     snapshot: bytes | None = field(repr=False)
     """The variables now, for the next block: those of before when the interpreter did not survive this one. None when
     none were ever saved."""
     notes: tuple[str, ...] = ()
-    """What the model is told could not be kept, and why."""
+    """Messages to the model about values that could not be kept, and the reasons."""
     tier: Tier
     used: Used
     alive: bool = False

@@ -52,7 +52,7 @@ class SavedVariables:
     snapshot: bytes | None
     notes: tuple[str, ...]
     kept: bool
-    """Whether the interpreter has the same variables, and may go on."""
+    """True if the interpreter has the same variables, and may go on."""
 
 
 def saved_variables(frame: Frame, before: bytes | None) -> SavedVariables:
@@ -91,7 +91,7 @@ def logs_of(frame: Frame, limits: BlockLimits) -> str:
 def outcome_of(
     frame: Frame, saved: SavedVariables | None, tier: Tier, used: Used, limits: BlockLimits
 ) -> Yielded | Finished | Failed:
-    """The outcome that the frame tells of; `saved` for those that end the block. Raises BrokenFrame."""
+    """Return the outcome in the frame; `saved` for those that end the block. Raises BrokenFrame."""
     header = frame.header
     end: dict[str, Any] = {"logs": logs_of(frame, limits), "tier": tier, "used": used}
     if saved is not None:
@@ -168,9 +168,9 @@ def _notes(frame: Frame) -> tuple[str, ...]:
 def block_order(
     request: BlockRequest, limits: BlockLimits, number: int, restore: bool
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Header and blobs of the frame that has an interpreter run the block.
+    """Return header and blobs of the frame that makes an interpreter run the block.
 
-    `restore` sends the snapshot too. Raises ValueError for a signature that is none.
+    `restore` sends the snapshot too. Raises ValueError for an invalid signature.
     """
     blobs: list[bytes] = []
     if restore and request.snapshot is not None:

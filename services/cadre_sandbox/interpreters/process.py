@@ -44,7 +44,7 @@ class InterpreterGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProcessPlan:
-    """What all processes of a sandbox have in common."""
+    """The properties that all processes of a sandbox have in common."""
 
     tier: Tier
     most: BlockLimits
@@ -52,7 +52,7 @@ class ProcessPlan:
 
 
 class InterpreterProcess:
-    """A jailed process, which is frozen whenever nobody waits for it."""
+    """A jailed process, which is frozen while no caller waits for it."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class InterpreterProcess:
 
     @property
     def alive(self) -> bool:
-        """Return whether the process is there: neither closed nor ended by itself."""
+        """Return whether the process is there: it was not closed, and has not ended."""
         return self._alive and not self._spawned.ended.done()
 
     async def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
@@ -165,7 +165,7 @@ class InterpreterProcess:
         return bounds
 
     def freeze(self) -> None:
-        """Stop the process and its threads: nothing of the code goes on while nobody waits for it."""
+        """Stop the process and its threads: the code does not run while no caller waits for it."""
         self._signal(self._spawned.jailed, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -181,7 +181,7 @@ class InterpreterProcess:
             return 0.0
 
     def has_too_many_threads(self, limits: BlockLimits) -> bool:
-        """Return whether it has more threads than it may. Where it has users of its own the kernel itself refuses
+        """Return whether it has more threads than it may. Where the jail has its own users the kernel itself refuses
         them.
         """
         if self._own_users:
@@ -223,14 +223,14 @@ class InterpreterProcess:
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)
         # The event loop goes on watching the number of a socket that is closed under a reader, and would not hear the
-        # next socket of that number: whoever reads or writes learns of the end before.
+        # next socket of that number: readers and writers learn of the end before.
         async with self._reading, self._writing:
             self._channel.close()
         for handle in (self._spawned.outer, self._spawned.jailed):
             os.close(handle)
         if self._scratch:
             try:
-                # Nobody writes there any more.
+                # There are no more writers.
                 await self.ended()
             except TimeoutError:
                 log.warning("the interpreter %d has not ended within %g s", self.pid, _END_SECONDS)

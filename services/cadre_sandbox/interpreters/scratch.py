@@ -27,7 +27,7 @@ _ITSELF = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class Scratch:
-    """A scratch folder, locked by its owner for as long as that lives: one that nobody holds is abandoned."""
+    """A scratch folder, locked by its owner for as long as the owner lives: a folder without a lock is abandoned."""
 
     def __init__(self, path: Path, held: int) -> None:
         self.path = path
@@ -89,7 +89,7 @@ def remove_abandoned(uid: int) -> None:
 
 
 def _lock(folder: int) -> bool | None:
-    """Return whether the lock could be taken; None where the file system has no locks, and the owner cannot be told."""
+    """Return whether the lock could be taken; None if the file system has no locks, so that the owner is unknown."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -195,7 +195,7 @@ def _remove_folder(name: str, scratch: int, fresh: Iterator[str]) -> None:
 
 
 def _first_entries(folder: int) -> list[tuple[str, bool]]:
-    """The names of some entries, and whether each is a folder; empty when there are none."""
+    """Return the names of some entries, and whether each is a folder; empty without entries."""
     with os.scandir(folder) as entries:
         some = itertools.islice(entries, _MAX_ENTRIES_AT_ONCE)
         return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in some]

@@ -1,4 +1,4 @@
-"""One run's interpreter: a block goes in, an outcome comes out, within its time whatever the code does."""
+"""One run's interpreter: a block goes in, an outcome comes out within its time, even if the code does not cooperate."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProce
 from cadre_sandbox.wire.frames import NO_MEMORY, NO_TIME, BrokenFrame, Frame
 
 _GRACE_SECONDS = 0.4
-"""Seconds beyond the limit until the interpreter is killed: time to stop by itself."""
+"""Seconds beyond the limit until the interpreter is killed: time for the code to stop."""
 
 _SAVING_SECONDS = 5.0
 """Seconds from the end of the code until the interpreter is killed: time to save its variables."""
@@ -97,8 +97,8 @@ class InterpreterSession:
         return self._snapshot
 
     async def execute(self, request: BlockRequest) -> Outcome:
-        """Run a block until its end or its first calls. Raises SandboxError for misuse, ValueError for a signature that
-        is none."""
+        """Run a block until its end or its first calls. Raises SandboxError for misuse, ValueError for an invalid
+        signature."""
         if self._waits_for is not None:
             raise SandboxError("the block before waits for results: resume it")
         self._limits = _within(request.limits, self._most)
@@ -126,7 +126,7 @@ class InterpreterSession:
         return await self._turn(header, blobs, False)
 
     async def gone(self) -> None:
-        """Wait until the interpreter has ended, for whatever reason."""
+        """Wait until the interpreter has ended, for any reason."""
         await self._process.gone()
 
     async def close(self) -> None:
@@ -199,7 +199,7 @@ class InterpreterSession:
             return not_saved("no time was left", self._snapshot)
 
     async def _outcome(self, frame: Frame, saved: SavedVariables | None) -> Outcome:
-        """The outcome that the frame tells of. Raises BrokenFrame for what the code forged badly."""
+        """Return the outcome in the frame. Raises BrokenFrame for what the code forged badly."""
         used = self._used_now()
 
         def read() -> Yielded | Finished | Failed:

@@ -1,1 +1,1 @@
-"""What runs inside the jail, or in the process that forks it: nothing here imports the outside."""
+"""The code inside the jail, and in the process that forks it: nothing here imports the outside."""

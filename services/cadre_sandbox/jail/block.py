@@ -75,7 +75,7 @@ class Block:
         self._limits: dict[str, Any] = frame.header["limits"]
         self._conversation = Conversation(self, self._order["recorded"], self._blobs)
         self._final: tuple[dict[str, Any], list[bytes]] | None = None
-        # Of the text: functions of other blocks, restored ones too, are told apart by it.
+        # Of the text: functions of other blocks, restored ones too, are distinguished by it.
         self._filename = f"<block {zlib.crc32(self._code.encode(errors='replace')):08x}>"
 
     def run(self) -> None:
@@ -132,7 +132,7 @@ class Block:
         return True
 
     def _compute(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Header and blobs of the outcome. Whatever the code raises, it ends here."""
+        """Return header and blobs of the outcome. Any exception of the code ends here."""
         self._state.stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
         try:
             return self._state.stopwatch.timed(self._execute_to_the_end)

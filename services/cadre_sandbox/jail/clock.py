@@ -1,8 +1,8 @@
 """Clock and chance of a block: the first is recorded and replayed, the second follows from the block's seed.
 
 Recorded are `time.time`, `time_ns`, `localtime`, `gmtime`, `ctime`, `strftime`, `datetime.now`, `utcnow`, `today` and
-`date.today`, up to a number of readings between two yields; `monotonic`, `perf_counter` and the like stay what they
-are. Seeded are `random`, `os.urandom`, and what builds on them: `uuid`, `secrets`, numpy's generators.
+`date.today`, up to a number of readings between two yields; `monotonic`, `perf_counter` and similar clocks are
+unchanged. Seeded are `random`, `os.urandom`, and what builds on them: `uuid`, `secrets`, numpy's generators.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def install() -> None:
     _of_now("localtime", "gmtime", "ctime")
     _format_now()
     _seed_by_stream()
-    # A library of the system, with a clock and chance of its own.
+    # A library of the system, with its own clock and chance.
     uuid._generate_time_safe = None  # type: ignore[attr-defined]
 
     def now(kind: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
@@ -96,7 +96,7 @@ def _format_now() -> None:
 
 
 def _seed_by_stream() -> None:
-    """Have an unseeded generator take its seed from os.urandom; by itself it asks the kernel."""
+    """Make an unseeded generator take its seed from os.urandom; by default it asks the kernel."""
     real = random.Random.seed
 
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:

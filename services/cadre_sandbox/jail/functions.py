@@ -192,7 +192,7 @@ class ReplayDiverged(BaseException):
 
 
 class Host(Protocol):
-    """What a conversation asks the outside by."""
+    """A conversation's means to ask the outside."""
 
     def ask(self, header: dict[str, Any], blobs: Sequence[bytes]) -> Frame:
         """Send the calls, and return the frame of the outside's answer; the stopwatch rests meanwhile."""

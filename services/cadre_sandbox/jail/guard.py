@@ -1,5 +1,5 @@
-"""What code may not do: a block is read before it runs, refused builtins and attributes are named in words for a
-model to act on, and small habits of models are turned into what they mean."""
+"""The rules for code: a block is read before it runs, refused builtins and attributes are named in words for a model to
+act on, and small habits of models are turned into what they mean."""
 
 import ast
 import builtins
@@ -20,7 +20,7 @@ _BINDS = {
     ast.MatchMapping: "rest",
     ast.alias: "asname",
 }
-"""Where statements hold, as a text, the variable that they set."""
+"""The fields in which statements hold, as a text, the variable that they set."""
 
 FINAL = "final_answer"
 RENAMED = "final_answer_variable"
@@ -28,7 +28,7 @@ RENAMED = "final_answer_variable"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a block may import, call and assign."""
+    """The imports, calls and assignments that a block may make."""
 
     imports: Sequence[str]
     builtins: Sequence[str]
@@ -192,7 +192,7 @@ class _Guard(ast.NodeVisitor):
             self._not_a_function(node.id, node)
 
     def visit_Global(self, node: ast.Global) -> None:
-        """What a function assigns beyond itself counts as if the block did."""
+        """Count the variables that a function assigns beyond itself as if the block did."""
         depth, self._depth = self._depth, 0
         for name in node.names:
             self._not_a_function(name, node)
@@ -293,7 +293,7 @@ def authorized(module: str, imports: Sequence[str]) -> bool:
 
 
 def import_message(module: str, imports: Sequence[str]) -> str:
-    """Return what the code is told when it may not import the module."""
+    """Return the message for code that may not import the module."""
     names = ", ".join(sorted(imports)) or "none"
     return f"import of {module} is not authorized. Authorized imports: {names}. Use these, or a tool."
 
@@ -355,7 +355,7 @@ BUILTINS = {
 
 
 def builtin_message(name: str) -> str:
-    """Return what the code is told when it may not use the builtin, and what to do instead."""
+    """Return the message for code that may not use the builtin, and what to do instead."""
     return f"{name}() is not available here: {BUILTINS[name]}."
 
 
@@ -371,7 +371,7 @@ ATTRIBUTES = frozenset(
 
 
 def attribute_message(name: str) -> str:
-    """Return what the code is told when it may not use the attribute."""
+    """Return the message for code that may not use the attribute."""
     return f"the attribute {name} is not available here: it leads into the interpreter, not to your data."
 
 

@@ -44,7 +44,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     """Pickles as cloudpickle does, but functions of the code stay in its namespace and share their cells."""
 
     doubtful = False
-    """Something was saved that perhaps cannot be read again: code of its own has a say in it."""
+    """True if something was saved that perhaps cannot be read again: its own code takes part in that."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
@@ -203,7 +203,7 @@ class Snapshots:
             self._drop(
                 variables, largest, f"{size:.0f} MB are too much to keep, {most_bytes / 1e6:.0f} MB may be"
             )
-        # Each has been tried by itself; for all together there may be too little memory.
+        # Each was tried alone; for all together there may be too little memory.
         return _dump((variables, modules, missing | self._dropped), try_it=False)
 
     def _drop(self, variables: dict[str, Any], name: str, why: str) -> None:
@@ -254,7 +254,7 @@ def _views(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _dump(item: Any, *, try_it: bool = True) -> bytes:
-    """The item as a snapshot. Raises whatever objects raise that cannot be saved, or not be read again."""
+    """Return the item as a snapshot. Raises any exception of an object that cannot be saved, or not be read again."""
     file = io.BytesIO()
     file.write(_HEAD)
     pickler = _Pickler(file)
@@ -283,7 +283,7 @@ def _try_to_load(data: bytes) -> None:
 
 @contextlib.contextmanager
 def _empty_world() -> Iterator[None]:
-    """Have no variables within, and classes of its own: cloudpickle would write into the living ones, which it knows
+    """Have no variables within, and separate classes: cloudpickle would write into the living ones, which it knows
     again."""
     module = cloudpickle.cloudpickle
     known = module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID

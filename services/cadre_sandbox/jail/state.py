@@ -1,4 +1,4 @@
-"""What lasts from block to block in a jailed interpreter: its end of the socket to the outside, what the code
+"""The state that lasts from block to block in a jailed interpreter: its end of the socket to the outside, what the code
 prints, in bounded memory, and the stopwatch that stops code that computes too long."""
 
 import io
@@ -47,7 +47,7 @@ class Channel:
 
 
 class InterpreterState:
-    """The variables of the code, and what the interpreter itself keeps beside them."""
+    """The variables of the code, and the interpreter's own data."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -56,7 +56,7 @@ class InterpreterState:
         self.builtins = Builtins()
         self.snapshots = snapshot.Snapshots(self.builtins.imported)
         self.reserve = b""
-        """Memory that is let go when all of it is taken, so that this can be said."""
+        """Memory that is freed when all of it is used, so that this can be reported."""
         self.last_digest = b""
         """Digest of the snapshot that was sent last."""
 

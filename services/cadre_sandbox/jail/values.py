@@ -40,10 +40,10 @@ _TAGGED_DEPTH = 4
 """Levels of JSON that a dict of pairs takes."""
 
 _LISTS = (list, tuple, set, frozenset, range, collections.deque, KeysView, ValuesView, ItemsView, array.array)
-"""What arrives as a list."""
+"""The types that arrive as a list."""
 
 _TEXT_KEYS = (str, int, float, bool, datetime.date)
-"""What arrives as a text where it is a key."""
+"""The types that arrive as a text when used as a key."""
 
 _IN_PNG = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16"}
 

@@ -31,7 +31,7 @@ _PID_BYTES = 4
 _MAX_DESCRIPTORS = 256
 
 _RESERVE_BYTES = 4 << 20
-"""Let go when the memory is full, so that this can be said."""
+"""Freed when the memory is full, so that this can be reported."""
 
 _THREAD_STACK_BYTES = 1 << 20
 """The default of 8 MB is meant for address space without limit."""
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _modules() -> list[str] | None:
-    """Names of all modules and packages that can be imported here; None when they are too many to be told."""
+    """Return the names of all modules and packages that can be imported here; None if they are too many to send."""
     found = {*sys.stdlib_module_names, *sys.modules, *(one.name for one in pkgutil.iter_modules())}
     names = sorted({name.partition(".")[0] for name in found})
     return names if sum(len(name) + 4 for name in names) < _MAX_ORDER_BYTES - 1024 else None
@@ -123,7 +123,7 @@ class Zygote:
             os.close(handle)
 
     def _become_jail(self, order: JailOrder, channel: int, answer_builder: int) -> None:
-        """Become the jail. Never returns: whatever happens ends the process."""
+        """Become the jail. Never returns: in every case the process ends."""
         code = NO_JAIL
         try:
             signal.set_wakeup_fd(-1)
@@ -164,7 +164,7 @@ def _close_descriptors(keep: set[int]) -> None:
 
 
 def _pidfd(pid: int, child: int) -> int:
-    """A pidfd of the process or, when that has gone already, of the zygote's child, which nobody else reaps."""
+    """Return a pidfd of the process or, if that has gone, of the zygote's child, which only the zygote reaps."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:

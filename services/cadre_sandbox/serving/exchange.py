@@ -1,5 +1,5 @@
-"""A CodeCall as the interpreter is asked it, with its blobs fetched and checked as far as it can be before it runs;
-and what the code came to as the run is told it, errors in the words of a model's observation."""
+"""A CodeCall as the interpreter takes it, with its blobs fetched and checked as far as it can be before it runs; and
+the outcome of the code as the run takes it, errors in the words of a model's observation."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence

@@ -80,7 +80,7 @@ class InterpreterTool:
         await self._calls.handle(delivery)
 
     async def _serve(self, call: ToolCall, address: Address) -> dict[str, Any] | None:
-        """The fields of the call's result; None when nobody waits for it any more."""
+        """Return the fields of the call's result; None if it is not wanted any more."""
         if why := impersonation(call, address.sender):
             raise UnreadableMessage(why)
         code = call.arguments.get("code")
@@ -118,7 +118,7 @@ class InterpreterTool:
         return {"error": ErrorInfo("tool-failed", clip(why + printed, call.output_chars))}
 
     async def _tool_result(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
-        """The output as a text; with the value itself beside it when that is, or holds, an image or a table."""
+        """Return the output as a text; together with the value if that is, or holds, an image or a table."""
         text, blob = f"Stdout:\n{outcome.logs}\nOutput: {outcome.text or None}", None
         value = await retry(lambda: to_json(outcome.output, self._blobs), self._clock.sleep)
         if (whole := oversized(text, call.output_chars)) is not None:

@@ -34,7 +34,7 @@ VARIABLES_GONE = "No variable of earlier code is left: define again what you nee
 Count = Literal["warm", "fresh", "again", "handed_over"]
 
 MAX_LOSSES = 3
-"""Interpreters that may be lost in one block: what code can make look like an accident is not one for ever."""
+"""Interpreters that may be lost in one block: code can fake an accident, so the retries are bounded."""
 
 
 class BlockTurn(NamedTuple):
@@ -42,7 +42,7 @@ class BlockTurn(NamedTuple):
 
     outcome: Outcome
     notes: tuple[str, ...]
-    """What the model is told once the block has ended: which values are not what was meant."""
+    """Messages to the model once the block has ended: values that differ from what was meant."""
     before: bytes | None
     """The variables that the block began with: what `CodeCall.snapshot` refers to."""
 
@@ -62,7 +62,7 @@ class CodeRunner:
         """Calls since the start: those that went on in a `warm` interpreter, that were run in a `fresh` one from the
         beginning or `again` from what is recorded, and that were `handed_over` to another process."""
         self.unavailable: str | None = None
-        """Why no interpreter was to be had the last time."""
+        """The reason why no interpreter was available the last time."""
 
     def count(self, what: Count) -> None:
         """Count a call by how it was served."""
@@ -85,7 +85,7 @@ class CodeRunner:
         return self.answer_builder.refused(call, error, self.clock.now())
 
     async def answer(self, call: CodeCall) -> CodeAnswer | None:
-        """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,
+        """Run the call's code and return the answer; None if it is not wanted any more. Raises RetryableError,
         TerminalError."""
         async with self.warm_pool.lease(call.run) as interpreter:
             if self.warm_pool.is_over(call.run):
@@ -124,7 +124,7 @@ class CodeRunner:
     async def _despite_losses(
         self, interpreter: RunInterpreter, call: CodeCall, position: Position
     ) -> tuple[CodeAnswer, tuple[str, ...]]:
-        """The answer, and the notes of the block. Runs the code anew when its interpreter was lost, a few times."""
+        """Return the answer and the notes of the block. Runs the code again if its interpreter was losta few times."""
         reason = ""
         for loss in range(1, MAX_LOSSES + 1):
             turn = await self._turn(interpreter, call, position)

@@ -46,7 +46,7 @@ class RunInterpreter:
         self.session: InterpreterSession | None = None
         self._served: Served | None = None
         self.since = 0.0
-        """When it was left warm, by the clock of the event loop."""
+        """The time when it was left warm, by the clock of the event loop."""
         self._pool = pool
         self._work: asyncio.Task[Any] | None = None
 
@@ -102,7 +102,7 @@ class WarmPool:
     Args:
         most: interpreters at once, at work or kept; at least as many as runs are worked for at once.
         idle_seconds: how long one is kept for a run that does not come back.
-        listener: is told which runs have one; None where there is one process only.
+        listener: learns which runs have one; None where there is one process only.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class WarmPool:
         """Return whether the run, or one above it, is known to have ended."""
         return self._ended.covers(run)
 
-    # --- those that nobody comes back to
+    # --- those whose runs do not come back
 
     def _set_timer(self) -> None:
         if self._timer is None and self._warm:
@@ -241,11 +241,11 @@ class _Lock:
 class Position(NamedTuple):
     """A point in the code of a run: a block, and how many exchanges it has behind it.
 
-    Block and number do not say which history the exchanges are. Two replicas may both have run the block, and the run
+    Block and number do not identify the history of the exchanges. Two replicas may both have run the block, and the run
     took the other one's answer, with other clock readings; or a power cut has set the run back (docs/nats.md), and it
-    went another way under the same ids. An interpreter of the one history must not go on with the other. So the
-    history is part of the position. Its digest costs the same however long the block is: calls carry the exchanges
-    since the last stored piece only, and the reference to that piece is a digest itself.
+    went another way under the same ids. An interpreter of the one history must not go on with the other. So the history
+    is part of the position. Its digest costs the same however long the block is: calls carry the exchanges since the
+    last stored piece only, and the reference to that piece is a digest itself.
     """
 
     block: str
@@ -269,9 +269,9 @@ class Served:
     position: Position
     answer: CodeAnswer
     notes: tuple[str, ...] = ()
-    """What the model is told once the block has ended: which values are not what was meant."""
+    """Messages to the model once the block has ended: values that differ from what was meant."""
     passed: frozenset[Position] = frozenset()
-    """Where the interpreter was before in the same block."""
+    """Earlier positions of the interpreter in the same block."""
 
     def knows(self, position: Position) -> bool:
         """Return whether the call at this position has been answered by the interpreter."""

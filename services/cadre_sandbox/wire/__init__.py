@@ -1,1 +1,1 @@
-"""What both sides of the jail share: frames, values, signatures, exit codes."""
+"""The code that both sides of the jail share: frames, values, signatures, exit codes."""

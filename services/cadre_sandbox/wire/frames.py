@@ -89,7 +89,7 @@ class JailOrder:
     uid: int
     """The user that the code runs as, when the zygote is root."""
     scratch: str
-    """The working directory in tier landlock; empty in tier ns, which has one of its own."""
+    """The working directory in tier landlock; empty in tier ns, which has its own."""
     memory_bytes: int
     """Address space in all."""
     file_mb: int

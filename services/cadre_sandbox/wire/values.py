@@ -25,13 +25,13 @@ class BinaryValue:
     form: BinaryForm
     data: bytes
     exact: bytes | None = None
-    """Where `data`, which anybody can read, does not say all: what does. A table: the dump of its columns, types and
-    index. An image: TIFF."""
+    """The full value, if `data`, which every reader understands, does not contain all of it. A table: the dump of its
+    columns, types and index. An image: TIFF."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaggedValue:
-    """What Python has and JSON has not, as JSON under the name of its form. `FORMS` says what each form holds."""
+    """A Python value that JSON lacks, as JSON under the name of its form. `FORMS` says what each form holds."""
 
     form: str
     content: "Value"
@@ -46,7 +46,7 @@ class FileValue:
     name: str
     size: int
     data: bytes | None = field(default=None, compare=False, repr=False)
-    """None: not at hand."""
+    """None: not loaded."""
 
 
 Value: TypeAlias = (
@@ -91,7 +91,7 @@ MAX_BINARY_BYTES = 64 << 20
 
 MAX_YIELD_BYTES = 7 << 20
 """Most bytes of the arguments of all calls of one yield as JSON, without `BinaryValue`s. MAX_JSON_SIZE keeps one call
-below it, whatever is in it."""
+below it, regardless of its content."""
 
 MAX_CALLS = 1_000
 """Most calls of one yield."""
@@ -124,7 +124,7 @@ def pack(value: Value, blobs: list[bytes]) -> object:
 
 
 def dump(value: Value) -> bytes:
-    """The value as JSON that needs nothing beside it: bytes stand in it as Base64."""
+    """Return the value as self-contained JSON: bytes are encoded as Base64."""
     packed = _pack(value, lambda data: _INLINE + base64.b64encode(data).decode())
     return json.dumps(packed, ensure_ascii=False, allow_nan=False).encode(errors="replace")
 

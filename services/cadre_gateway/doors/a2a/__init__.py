@@ -1,4 +1,4 @@
-"""The A2A protocol: each agent at an address of its own, a run as a task that any gateway tells of."""
+"""The A2A protocol: each agent at its own address, a run as a task that any gateway reports on."""
 
 from cadre_gateway.access.rules import rules_of_path
 from cadre_gateway.doors.declaration import Door

@@ -130,7 +130,7 @@ _KINDS = {
 
 
 def error_of(problem: Problem) -> dict[str, Any]:
-    """The `error` member of an answer of JSON-RPC: what the caller did is told apart from what happened here."""
+    """Return the `error` member of a JSON-RPC answer, which distinguishes mistakes of the caller from failures here."""
     return {"code": _kind_of(problem).code, "message": problem.detail, "data": [_info(problem)]}
 
 
@@ -198,7 +198,7 @@ def params_of(method: str, params: Json) -> Json:
 
 
 def result_of(result: Json) -> Any:
-    """Return what version 1.0 answers, or tells in a stream, as version 0.3 has it."""
+    """Return the result of version 1.0, answered or streamed, in the form of version 0.3."""
     if "configs" in result:
         return [_push(one) for one in result["configs"]]
     if "url" in result:
@@ -396,7 +396,7 @@ def _kept(request: Request, about: Json, value: Json, since: float = 0.0) -> Res
 
 
 def router(runs: RunService) -> APIRouter:
-    """The routes of the door. A2A's own specification tells of them, so the gateway's leaves them out."""
+    """Return the routes of the door. A2A's own specification describes them, so the gateway's leaves them out."""
     routes = APIRouter(include_in_schema=False)
     answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
     watch = TaskWatch(runs.pushes, answers)

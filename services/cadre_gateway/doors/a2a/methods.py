@@ -75,7 +75,7 @@ class TaskWatch:
         return msgspec.json.encode({"task": task_object(progress, progress.task, 0)})
 
     async def put(self, run: str, wanted: PushConfig, caller: Principal) -> Json:
-        """Keep an address of a task; it is told at once of what has happened already."""
+        """Keep an address of a task; what has happened already is sent to it at once."""
         target = msgspec.structs.replace(_target_of(wanted), maker=maker_of(caller))
         await self.pushes.put(run, target)
         progress = await self.answers.so_far(Place(run))
@@ -119,7 +119,7 @@ def _target_of(wanted: PushConfig) -> PushTarget:
 
 
 def _shown(run: str, target: PushTarget) -> Json:
-    """The address without its credentials, which only its receiver is told."""
+    """Return the address without its credentials, which only its receiver gets."""
     found: Json = {"taskId": run, "id": target.id, "url": target.url}
     found |= {"token": target.token} if target.token else {}
     return found | ({"authentication": {"scheme": target.scheme}} if target.scheme else {})
@@ -151,7 +151,7 @@ class AgentTasks:
         """The same, with what happens on the way."""
         place = await self._place_of(agent, sent, sender)
         task = await task_of(self.runs, sender.caller, agent, place.run)
-        # All that follows from the message is told, however far that has come meanwhile.
+        # Everything that follows from the message is sent, however far the run has come meanwhile.
         begin = await self.answers.as_of(place)
         return self._events(place, begin, task, sent.configuration.history_length)
 
@@ -162,7 +162,7 @@ class AgentTasks:
         return place
 
     async def put_push(self, agent: str, wanted: PushConfig, caller: Principal) -> Json:
-        """Has an address told how a task goes."""
+        """Register an address for updates of a task."""
         await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.put(wanted.task_id, wanted, caller)
 
@@ -177,7 +177,7 @@ class AgentTasks:
         return await self.watch.list(wanted.task_id)
 
     async def delete_push(self, agent: str, wanted: PushParams, caller: Principal) -> Json:
-        """Has an address told no more."""
+        """End the updates to an address."""
         await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.remove(wanted.task_id, wanted.id)
 
@@ -307,7 +307,7 @@ def check_version(request: Request) -> None:
 async def perform(
     tasks: AgentTasks, agent: str, method: str, params: Json, request: Request
 ) -> Json | AsyncGenerator[Json]:
-    """The result of a method of protocol version 1.0, or what it tells as a stream. Raises Problem, RetryableError."""
+    """Return the result of a method of protocol version 1.0, or its stream. Raises Problem, RetryableError."""
     if method in _REFUSED:
         raise Problem(400, *_REFUSED[method])
     if method not in _PARAMS:
@@ -358,8 +358,7 @@ class Messages:
     answers: Answers
 
     async def place_of(self, agent: str, sent: SentMessage, sender: DoorSender) -> Place:
-        """Return where the answer to the message is told; the same message, sent again, finds the place that it had
-        before."""
+        """Return the place of the answer to the message; the same message, sent again, finds its earlier place."""
         content = content_of(sent)
         if sent.task_id:
             return await self._go_on(agent, sent, content, sender)
@@ -440,7 +439,7 @@ async def task_of(runs: RunService, caller: Principal, agent: str, run: str) -> 
 
 
 def _key_of(sent: SentMessage, sender: DoorSender) -> IdempotencyKey:
-    """The same for the same message of the same sender; the digest tells what it says."""
+    """Return a key that is the same for the same message of the same sender; the digest covers its content."""
     told = msgspec.json.encode([sent.parts, sent.context_id, sent.task_id])
     return sender.key("a2a", sent.message_id, told)
 

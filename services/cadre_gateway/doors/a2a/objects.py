@@ -48,7 +48,7 @@ class MessagePart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SentMessage(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What the client says to the agent."""
+    """A client's message to the agent."""
 
     message_id: Id
     role: str = "ROLE_USER"
@@ -59,14 +59,14 @@ class SentMessage(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PushAuthentication(msgspec.Struct, frozen=True, kw_only=True):
-    """How an address for push notifications knows who sends."""
+    """The credentials by which an address for push notifications recognizes the sender."""
 
     scheme: str
     credentials: str = ""
 
 
 class PushConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """An address that is told how a task goes."""
+    """An address that receives updates of a task."""
 
     url: str
     id: str = ""
@@ -76,7 +76,7 @@ class PushConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """How a message is to be answered."""
+    """The way in which a message is to be answered."""
 
     return_immediately: bool = False
     history_length: int | None = None

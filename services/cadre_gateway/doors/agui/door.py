@@ -32,14 +32,14 @@ from cadre_gateway.streaming.event_stream import EventStream
 AGENT = "/agui/{agent}"
 _PING = b": ping\n\n"
 _MAX_HELD_BYTES = 256 * 1024
-"""The largest request that is kept while its run goes on, to tell all messages anew where one is taken back."""
+"""The largest request that is kept while its run goes on, to send all messages again when one is taken back."""
 
 _OWN_AFFAIRS = ("reasoning", "activity")
 """Roles of messages that clients keep although a snapshot lacks them, as long as it has none of that role."""
 
 
 def router(runs: RunService) -> APIRouter:
-    """The routes of the door. AG-UI's own specification tells of them, so the gateway's leaves them out."""
+    """Return the routes of the door. AG-UI's own specification describes them, so the gateway's leaves them out."""
     routes = APIRouter(include_in_schema=False)
     answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
     turns = Turns(runs, answers)
@@ -67,7 +67,7 @@ def router(runs: RunService) -> APIRouter:
 async def _frames(
     answers: Answers, place: Place, events: ThreadEvents, data: bytes | None
 ) -> AsyncGenerator[bytes]:
-    """`data` is the request, without which nothing is told that may have to be taken back."""
+    """Yield the frames. `data` is the request; without it nothing is sent that may have to be taken back."""
     progress = Progress(place.run, place.after)
     try:
         for event in events.begin():
@@ -146,8 +146,7 @@ class Turns:
     answers: Answers
 
     async def place_of(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
-        """Return where the answer to the request is told; the same request, sent again, finds the place that it had
-        before."""
+        """Return the place of the answer to the request; the same request, sent again, finds its earlier place."""
         rulings = self._resumed(wanted.resume or [], sender)
         results: dict[str, Ruling] = {}
         for index, message in reversed(list(enumerate(wanted.messages))):

@@ -1,4 +1,4 @@
-"""What a tree of runs does, as AG-UI's events: the same entries always give the same."""
+"""A tree of runs as AG-UI's events: the same entries always give the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ThreadEvents:
         self._ids = {"threadId": thread, "runId": run}
         self._root, self._after = place.run, place.after
         self._members: dict[str, Json] = {}
-        """Runs below that are at work, and how they were told to begin."""
+        """Runs below that are at work, and the form in which their start was sent."""
         self._told: set[str] = set()
         self._paused: set[str] = set()
         """Calls that were unfinished: a no to what they ask is no end of them."""
@@ -50,7 +50,7 @@ class ThreadEvents:
         return [{"type": "RUN_STARTED", **self._ids, "metadata": {"cadre": {"run": self._root}}}]
 
     def take(self, stored: Stored) -> list[Json]:
-        """The events that the next entry tells."""
+        """Return the events for the next entry."""
         again: list[Json] = []
         is_news = stored.seq > self._after
         if is_news and not self._is_resumed:
@@ -88,8 +88,8 @@ class ThreadEvents:
         return [*left, *answer, self._finished({"type": "success"}, tokens, for_people(end.output))]
 
     def _answer(self, text: str) -> list[Json]:
-        """Return what is left to be told of the answer. Where what was told live is no part of it, the message is
-        replaced: the snapshot lacks those before it.
+        """Return the rest of the answer. If the text sent live is not part of it, the message is replaced: the snapshot
+        lacks those before it.
         """
         is_open = bool(self._live.told)
         rest = self._live.rest(text)
@@ -177,7 +177,7 @@ class ThreadEvents:
                 self._paused.add(call)
                 return []
             case ev.ApprovalDecided(call=call, verdict="rejected") if call in self._paused:
-                return []  # its tool is told, and answers
+                return []  # its tool is sent, and answers
             case ev.ApprovalDecided(call=call, verdict="rejected" | "expired"):
                 return _result(call, f"{event.verdict}: {event.feedback}".rstrip(": "), who)
             case ev.RunFinished() if who:
@@ -197,7 +197,7 @@ class ThreadEvents:
                 return []
 
     def _call(self, call: str, name: str, arguments: Json, who: Json) -> list[Json]:
-        """A call is told once: when it is made, or when it is held for a person before."""
+        """Return the events of a call once: when it is made, or earlier, when it is held for a person."""
         if call in self._told:
             return []
         self._told.add(call)

@@ -32,8 +32,8 @@ from cadre_gateway.requests.parameters import utf8
 from cadre_gateway.requests.problems import Problem, invalid
 
 SESSION = "mcp-session-id"
-"""The header by which a client of 2025 names its session: it tells its requests from those of others, and nothing is
-kept of it."""
+"""The header by which a client of 2025 names its session: it separates its requests from those of others, and nothing
+is kept of it."""
 _CALLS, _KEPT_SECONDS = "mcp", 86_400
 
 
@@ -154,7 +154,7 @@ def request_of(context: Context) -> Request:
 
 
 class Cancellations:
-    """Ends the runs of calls that clients of 2025 give up by a notification, at whatever gateway that arrives."""
+    """Ends the runs of calls that clients of 2025 give up by a notification, at any gateway that receives it."""
 
     def __init__(self, runs: RunService) -> None:
         self._runs = runs

@@ -47,7 +47,7 @@ from cadre_gateway.doors.sender import RunService
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
-# The package tells of the begin and the end of each exchange.
+# The package logs the start and the end of each exchange.
 logging.getLogger("mcp.server").setLevel(logging.WARNING)
 
 _PATH = "/mcp"

@@ -41,7 +41,7 @@ from cadre_gateway.streaming.follow import Follower, Notice
 
 _POLL_MS = 1_000
 _NAMED = ("tasks/get", "tasks/update", "tasks/cancel")
-"""Methods that name their task in a header, for whoever routes by it."""
+"""Methods that name their task in a header, for proxies that route by it."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 
 _MOST_TASKS = 100
@@ -217,8 +217,8 @@ class Listening:
         return found
 
     async def _tell_task(self, stream: _ListenStream, context: Context, run: RunSummary) -> None:
-        """Tells the task as it is and as it becomes, until it is over, or was erased or goes on in a newer version: of
-        that `tasks/get` tells."""
+        """Send the task as it is and as it becomes, until it is over, was erased or goes on in a newer version:
+        `tasks/get` reports that."""
         with contextlib.suppress(Problem, NewerSchema):
             await self._tell_changes(stream, context, run)
 

@@ -284,7 +284,7 @@ class ChatAnswer:
         as_call: bool = False,
         stop: Sequence[str] = (),
     ) -> None:
-        """`base_url` is where people reach the gateway; the answer is told as text up to the first of `stop`, or
+        """`base_url` is the gateway's URL for people; the answer is sent as text up to the first of `stop`, or
         `as_call` of `final_answer`."""
         self._stop = [one for one in stop if one]
         self._progress = progress
@@ -324,7 +324,7 @@ class ChatAnswer:
             yield self._chunk({"content": more})
 
     def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
-        """Yield what was not told yet of the answer of a settled run, and the end of the stream."""
+        """Yield the rest of the answer of a settled run, and the end of the stream."""
         try:
             content, calls, reason = self._settled()
             content = self._behind_the_told(content)
@@ -348,7 +348,7 @@ class ChatAnswer:
             if rest is None:
                 raise answer_changed(self._place)
             return rest
-        # What was told was no answer: the model has gone on to make calls.
+        # The text sent was not an answer: the model has gone on to make calls.
         return f"\n\n{content}" if content and self._live.told else content
 
     def _settled(self) -> tuple[str, list[dict[str, Any]], str]:
@@ -426,7 +426,7 @@ def plain_answer(
 
 
 def error_chunk(problem: Problem) -> bytes:
-    """The chunk by which a stream that has begun tells of a problem; clients raise it."""
+    """Return the chunk by which a stream that has begun reports a problem; clients raise it."""
     return _frame({"error": error_of(problem)})
 
 

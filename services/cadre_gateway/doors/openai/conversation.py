@@ -34,7 +34,7 @@ _CALL = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
 _NAMED = re.compile(f"`({_CALL.pattern})`")
 """A call, as a question to a person names it."""
 _GO_ON = "Go on with the conversation: it ends with the results of function calls."
-"""The task where nobody says anything but results of calls that another model has made."""
+"""The task if a turn contains only results of calls that another model has made."""
 _RETRY_SECONDS = 3_600
 """A client that tries again finds the run that it began so long ago."""
 _BESIDE = frozenset({"instructions", ARGUMENT})
@@ -126,7 +126,7 @@ class Conversations:
         await asyncio.gather(
             *(self._decide(call, given[call], turn, progress.held[call]) for call in pending)
         )
-        # Whoever keeps the conversation itself sends the results of all turns: the last pause that they settle counts.
+        # A client that keeps the conversation sends the results of all turns: the last pause that they settle counts.
         last = next(pause for pause in reversed(progress.pauses) if given.keys() & pause.held.keys())
         return await self.answers.place_behind(progress.run, given.keys() & last.held.keys())
 
@@ -254,7 +254,8 @@ class Conversations:
         return history
 
     async def _branch(self, turn: Turn, session: str, run: str) -> None:
-        """Make `run` the last one of the session. Whoever begins the same branch at the same moment means the same."""
+        """Make `run` the last one of the session. A caller that begins the same branch at the same moment means the
+        same."""
         recorded, fence = await self.runs.turns.read(turn.agent, session, turn.user)
         if recorded is None or recorded.run != run:
             branched = SessionTurn(run=run, at=self.runs.clock.now())

@@ -22,7 +22,7 @@ from cadre_gateway.requests.problems import Problem
 
 
 def router(runs: RunService) -> APIRouter:
-    """The routes of the door. OpenAI's own description tells of them, so the gateway's leaves them out."""
+    """Return the routes of the door. OpenAI's own description covers them, so the gateway's leaves them out."""
     routes = APIRouter(prefix="/v1", route_class=OpenAIRoute, include_in_schema=False)
     answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
     conversations = Conversations(answers, runs)

@@ -240,7 +240,7 @@ class _Read:
         self.now: MessageContent | None = None
         """The last message of a person."""
         self.results: dict[str, str] = {}
-        """Since that message, by call; likewise the words."""
+        """Results since that message, by call; the same for the words."""
         self.words: dict[str, PersonsWord] = {}
 
     def take(self, item: dict[str, Any], where: str, *, is_last: bool, is_after: bool) -> None:
@@ -358,7 +358,7 @@ def refusal(problem: Problem) -> Response:
 
 
 def answer_changed(place: Place) -> Problem:
-    """Return what was told of the answer cannot be taken back."""
+    """Return the problem for text that was sent, cannot be taken back and is not part of the answer."""
     return Problem(
         500,
         "answer-changed",

@@ -52,7 +52,7 @@ _CANCEL_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Responses:
-    """Makes responses and tells of them. Every method raises Problem, RetryableError."""
+    """Makes and reports responses. Every method raises Problem, RetryableError."""
 
     conversations: Conversations
     answers: Answers
@@ -97,7 +97,7 @@ class Responses:
         return events.now()
 
     async def events(self, place: Place, told: Told, *, cancels: bool = False) -> AsyncGenerator[bytes]:
-        """Frames of the response's events that its reader has not been told, to its end."""
+        """Yield frames of the response's events that its reader has not received, to its end."""
         progress = Progress(place.run, place.after)
         return self._frames(
             NumberedEvents(progress, await self._task(place), told), progress, cancels=cancels
@@ -226,7 +226,7 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
 
 
 def _all(events: Iterable[Json]) -> None:
-    """Make the events, which nobody is told."""
+    """Make the events without sending them."""
     for _ in events:
         pass
 
@@ -271,7 +271,8 @@ class Told(NamedTuple):
     events: int = -1
     """The place of the last event that follows from the journal, from 0."""
     live: int = 0
-    """What was told while the model wrote: one for each event that opened the message, and for each character."""
+    """The number of events sent while the model wrote: one for each event that opened the message, and for each
+    character."""
 
     @property
     def number(self) -> int:
@@ -290,7 +291,7 @@ def told_at(number: int) -> Told:
 
 
 class NumberedEvents:
-    """Makes the events of one response that its reader has not been told yet."""
+    """Makes the events of one response that its reader has not received yet."""
 
     def __init__(self, progress: Progress, task: Task, told: Told = Told()) -> None:  # noqa: B008 - a value
         """`told` is what the reader has from earlier streams."""
@@ -299,7 +300,7 @@ class NumberedEvents:
         self._told = Told(live=told.live)
         self.output: list[Json] = []
         self._doings = ""
-        """What the team has done so far: the text of the reasoning item."""
+        """The team's work so far: the text of the reasoning item."""
         self._live = LiveText(self._place)
 
     def begin(self) -> Iterator[Json]:
@@ -308,7 +309,7 @@ class NumberedEvents:
         yield from self._lifecycle("response.in_progress", "in_progress")
 
     def doings(self, lines: list[str]) -> Iterator[Json]:
-        """Yield what an entry of a journal tells, as a summary of reasoning."""
+        """Yield an entry of a journal as a summary of reasoning."""
         for line in lines:
             if not self._doings:
                 item = self._reasoning([], False)
@@ -318,8 +319,8 @@ class NumberedEvents:
             yield from self._summary("response.reasoning_summary_text.delta", delta=f"{line}\n")
 
     def written(self, delta: Delta) -> Iterator[Json]:
-        """Yield what the model has written more of the answer, once the reasoning is open: the message comes behind it.
-        A reader who has text of an earlier stream waits for the whole, for nobody here knows what it was.
+        """Yield the model's new text of the answer, once the reasoning is open: the message comes behind it. A reader
+        with text of an earlier stream waits for the whole answer, because that text is not known here.
         """
         self._live.take(delta)
         if not self._doings or self._before.live or self._told.events < self._before.events:
@@ -335,7 +336,8 @@ class NumberedEvents:
             yield self._live_event("response.output_text.delta", len(more), **about)
 
     def settle(self) -> Iterator[Json]:
-        """The events at the end: of a settled run. Raises Problem if text that was told live is no part of it."""
+        """Yield the events at the end of a settled run. Raises Problem if text that was sent live is not part of the
+        answer."""
         if self._doings:
             yield from self._summary("response.reasoning_summary_text.done", text=self._doings)
             yield from self._summary("response.reasoning_summary_part.done", part=_part(self._doings))
@@ -361,16 +363,16 @@ class NumberedEvents:
         return response_object(self._progress, self._task, output, status_of(self._progress))
 
     def _behind_live(self, items: list[Json]) -> list[Json]:
-        """The items at the end for a reader who was told text live. Raises a 500 problem where that was told by another
-        stream, and may have been of another attempt."""
+        """Yield the items at the end for a reader who received text live. Raises a 500 problem if another stream sent
+        that text, perhaps of another attempt."""
         progress, was_elsewhere = self._progress, self._before.live > 0
         if progress.pause is not None:
             if was_elsewhere:
                 raise answer_changed(self._place)
-            # What was told was no answer: the model has made calls beside it.
+            # The text sent was not an answer: the model has made calls as well.
             return [message_item(self._place, self._live.told, "completed"), *items]
         if was_elsewhere and items:
-            is_opened = self._before.events > self._told.events  # by a stream that knew what it had told
+            is_opened = self._before.events > self._told.events  # by a stream that knew what it had sent
             if progress.answers_written > 1 and not is_opened:
                 raise answer_changed(self._place)
             self._live.told = items[0]["content"][0]["text"][: self._before.chars]
@@ -444,7 +446,7 @@ class NumberedEvents:
 
 
 def unrun_response(agent: str, text: str, at: float) -> NumberedEvents:
-    """The events of a response that no run has given: nobody will find it by its id."""
+    """Return the events of a response that no run has given: its id cannot be looked up."""
     run = f"task-{int(at)}"
     progress = Progress(run)
     progress.task = Task(id=f"{run}:task", tree=run, run=run, at=at, agent=agent, task="")

@@ -40,7 +40,7 @@ class Envelope(NamedTuple):
     session: str | None
     user: str | None
     by: str
-    """Who sent the request, as decisions name them."""
+    """The sender of the request, as decisions name them."""
     caller: Principal
     key: IdempotencyKey
     has_own_key: bool
@@ -59,7 +59,7 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
     own = checked_key(headers.get("idempotency-key"))
     caller = caller_of(request)
     named = utf8(headers.get("cadre-user"))  # the gate's own word where it asks who calls
-    # A caller that may name no one else acts for its own person, whatever its client calls the user.
+    # A caller that may name no one else acts for its own person, even if its client names another user.
     who = named if not caller.key else ""
     who = (who or utf8(headers.get(END_USER_HEADER)) or user) if caller.names_users else caller.user or None
     count = headers.get("x-stainless-retry-count", "")
@@ -162,7 +162,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     results: dict[str, str] = {}
     """Results of the caller's functions, by call; with them the turn goes on with the run of the calls."""
     words: dict[str, PersonsWord] = {}
-    """A person's words, by call; likewise."""
+    """A person's words, by call; see `results`."""
     continues: Place | None = None
     """The run that the turn goes on from, where the caller names it."""
     session: str | None = None
@@ -170,7 +170,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """True if the history adds to what the named run or session holds; else it is the whole conversation."""
     user: str | None = None
     by: str = ""
-    """Who sends the turn, as decisions name them."""
+    """The sender of the turn, as decisions name them."""
     caller: Principal
     terms: CallerTerms = CallerTerms()
     """The functions of the caller."""

@@ -1,4 +1,5 @@
-"""Who prompts, and the run that a prompt begins: that is stored before the caller hears that its prompt was taken."""
+"""Admission of prompts: the caller, and the run that a prompt begins, stored before the caller hears that its prompt
+was taken."""
 
 from __future__ import annotations
 
@@ -67,11 +68,11 @@ class PromptAdmission:
         self.at_work = 0
         """Prompts that are being answered."""
         self.idle = asyncio.Event()
-        """Set while there are none."""
+        """Set while no requests are under way."""
         self.idle.set()
 
     async def around_request(self, ctx: RequestInterceptorContext, call_next: CallNext) -> None:
-        """Begin the run, then has the caller told of it. Raises RequestRejectedError."""
+        """Begin the run, then inform the caller. Raises RequestRejectedError."""
         self.at_work += 1
         self.idle.clear()
         try:
@@ -177,8 +178,8 @@ def rejected(problem: Problem) -> RequestRejectedError:
 
 
 def _nonce(sender: SenderInfo | None, headers: Mapping[str, str]) -> str:
-    """Return what is used once by whoever has signed the prompt: who sends it again, to another gateway perhaps, finds
-    the same run.
+    """Return the value that the signer of the prompt uses once: a caller that sends it again, perhaps to another
+    gateway, finds the same run.
     """
     if not isinstance(sender, VerifiedSender):
         return ""

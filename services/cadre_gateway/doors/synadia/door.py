@@ -36,9 +36,9 @@ from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 log = logging.getLogger("cadre.gateway")
 
 HARNESS = "cadre"
-"""What agents of Cadre say that they are."""
+"""The name by which agents of Cadre introduce themselves."""
 _GONE_SECONDS = 30.0
-"""So long an agent may have no replica before its service ends: it may just be started anew."""
+"""Seconds that an agent may have no replica before its service ends: it may just be restarting."""
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
 
@@ -80,7 +80,7 @@ class SynadiaDoor:
         self._task = asyncio.create_task(self._keep_open(), name="door synadia")
 
     async def drain(self, grace: float) -> None:
-        """End: callers whose answers are not complete are told so."""
+        """End; notify callers whose answers are not complete."""
         ending = [asyncio.create_task(one.admission.idle.wait()) for one in self._hosted.values()]
         if ending:
             _, late = await asyncio.wait(ending, timeout=grace)
@@ -149,7 +149,7 @@ class SynadiaDoor:
             extra_metadata={"cadre_agent": card.name},
             min_sender_trust=wanted.trust,
             interceptors=[admission],
-            # Those beyond what is answered are told so, and do not wait for a place.
+            # Requests beyond the limit are rejected, and do not wait for a place.
             max_concurrent_prompts=2 * wanted.prompts,
         )
         service.on_prompt(Answering(self._runs, self._access.trail, max(1_000, nc.max_payload // 16)))
@@ -192,7 +192,7 @@ def read_synadia_settings() -> SynadiaSettings:
 
 
 _WORD_SECONDS = 600.0
-"""How long a caller is waited for that was asked; then it is taken to have gone."""
+"""Seconds to wait for a caller that was asked; after that it is taken to have gone."""
 _MOST_QUESTION_CHARS = 4_000
 
 
@@ -240,7 +240,7 @@ class _AnswerStream:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     async def follow(self) -> Progress:
-        """Tells what the team does and asks what it waits for, until the run has ended. Raises Problem,
+        """Send the team's work and the questions that it waits for, until the run has ended. Raises Problem,
         RetryableError."""
         run, after = self._turn.place
         await self._stream.send(StatusChunk(status=f"run {run}"))
@@ -318,7 +318,8 @@ def _question(held: PendingAnswer) -> str:
 
 
 def _ruling(held: PendingAnswer, answer: Envelope, sender: DoorSender) -> Ruling:
-    """The word that the caller's reply says, as people write it; with `arguments` beside it the call is corrected."""
+    """Return the word that the caller's reply says, as people write it; with `arguments` next to it the call is
+    corrected."""
     text, arguments = answer.prompt, answer.extras.get("arguments")
     if held.request.name == ASK_USER:
         return said("corrected", sender.name, arguments={"answer": text})

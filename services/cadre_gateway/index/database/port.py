@@ -103,8 +103,8 @@ class Database(Protocol):
 
 
 async def answered(work: Coroutine[Any, Any, T]) -> T:
-    """Return what the work returns. Raise RunIndexUnavailable when that takes longer than a request waits, also when
-    the database does not let go of a question that is cancelled."""
+    """Return the result of the work. Raise RunIndexUnavailable when that takes longer than a request waits, also when
+    the database does not release a query that is cancelled."""
     task = asyncio.create_task(work)
     task.add_done_callback(_retrieved)
     silence = RunIndexUnavailable(
@@ -141,7 +141,7 @@ class Dialect(NamedTuple):
     tables: str
     """The statements that make the tables."""
     word_value: str
-    """How a statement takes a text whose words are to be found."""
+    """The form in which a statement takes a text whose words are to be found."""
     words_of: Callable[[str], str]
     """Such a text as the value to save."""
     matches: str

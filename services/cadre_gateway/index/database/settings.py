@@ -1,4 +1,4 @@
-"""Where the index is kept."""
+"""Settings for where the index is kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCHEMA = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the index is kept: `CADRE_INDEX_<FIELD>`."""
+    """Settings for where the index is kept: `CADRE_INDEX_<FIELD>`."""
 
     url: str = ""
     """`sqlite:///FILE`, a file of this gateway alone, with an absolute path; `postgresql://USER:PASSWORD@HOST/DATABASE`,
@@ -43,7 +43,8 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_tenant(cls, name: str) -> IndexSettings:
-        """That of one of several gateways in this process: a file beside that of the environment, or a schema."""
+        """Return the settings for one of several gateways in this process: a file next to that of the environment, or a
+        schema."""
         settings = read_index_settings()
         if settings.is_shared:
             return cls(url=settings.url, schema=f"{settings.schema}_{_schema_part(name)}")

@@ -90,7 +90,7 @@ class SqliteDatabase:
         )
 
     def beside(self) -> Self:
-        """An empty file beside this one. Raises SetupError."""
+        """Return an empty file next to this one. Raises SetupError."""
         path = _beside(self._path) if self._path is not None else None
         if path is not None:
             _remove(path)
@@ -130,7 +130,7 @@ class SqliteDatabase:
         """Do nothing: a file has one version of the tables, and no rebuild outlives its process."""
 
     async def close(self) -> None:
-        """Let go of the file; one that lies beside another is gone."""
+        """Close the file; one that lies next to another is removed."""
         await self._let_go()
         if self._is_beside and self._path is not None:
             _drop(self._path)
@@ -260,7 +260,7 @@ def _beside(path: Path) -> Path:
 
 
 def _drop(path: Path) -> None:
-    """Remove a file with its lock, which nobody but the process that has the file beside may hold."""
+    """Remove a file with its lock, which only the process that has the file next to it may hold."""
     _remove(path)
     _lock_of(path).unlink(missing_ok=True)
 

@@ -40,7 +40,7 @@ class Layers:
     seccomp: bool
 
     def as_json(self) -> dict[str, Any]:
-        """The layers as the outside is told them."""
+        """Return the layers in the form that the outside reads."""
         return asdict(self)
 
 
@@ -142,14 +142,14 @@ def _become_nobody(uid: int) -> None:
 
 
 def lower_limits(bounds: dict[str, int]) -> None:
-    """Lower the resource limits for good: without privileges nobody raises a hard limit."""
+    """Lower the resource limits for good: raising a hard limit needs privileges."""
     for name, most in bounds.items():
         resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
 
 def keep_to_the_jail() -> None:
-    """Have it leave alone what the kernel refuses: the host's tables of file types, and the modes and times of files,
-    which `shutil` copies beside their content."""
+    """Make the standard library skip what the kernel refuses: the host's tables of file types, and the modes and times
+    of files, which `shutil` copies with their content."""
     mimetypes.knownfiles.clear()
     shutil.copymode = shutil.copystat = _copy_nothing
 
