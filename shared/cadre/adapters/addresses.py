@@ -15,7 +15,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 EVERYTHING: tuple[Network, ...] = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 
-# Not public, though older Pythons hold some of them to be; the last one tells Azure's machines their secrets.
+# Not public, although older Pythons treat some of them as public; the last one serves secrets to Azure's machines.
 _NOT_PUBLIC: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32")
 )

@@ -1,4 +1,4 @@
-"""What `cadre up` leaves in its data folder for the other commands: addresses, process ids, logs."""
+"""The files that `cadre up` leaves in its data folder for the other commands: addresses, process ids, logs."""
 
 import contextlib
 import fcntl
@@ -37,7 +37,7 @@ class StackState(msgspec.Struct, frozen=True, kw_only=True):
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """The content of `ports.json`: the ports of a folder's last stack, which the next one takes again; 0: none yet.
 
-    So whoever was started beside it, and outlives it, finds the next one where the last one was.
+    A process that was started next to a stack and outlives it finds the next stack at the same ports.
     """
 
     gateway: int = 0
@@ -99,7 +99,7 @@ def has_stack(data: Path) -> bool:
 
 
 def find_nats() -> None:
-    """Make the NATS server of the `cadre up` of this folder the default for a service that is started beside it."""
+    """Make the NATS server of the `cadre up` of this folder the default for a service that is started next to it."""
     if (running := read_state(default_data())) is not None:
         prefer_nats(running.nats)
 
@@ -107,7 +107,7 @@ def find_nats() -> None:
 def nats_now(settings: Settings) -> str:
     """Return where to connect to now: the settings' server, or that of the `cadre up` that runs in this folder by now.
 
-    The latter where nobody chose a server: neither the environment nor an option of the command.
+    The latter applies when neither the environment nor an option of the command names a server.
     """
     if settings.nats_url != preferred_nats():
         return settings.nats_url
@@ -127,7 +127,7 @@ def model_settings() -> ModelSettings:
 
 
 def _running_stack() -> StackState | None:
-    """As `read_state` of this folder; a file that cannot be read is none."""
+    """Return `read_state` of this folder; None also for a file that cannot be read."""
     try:
         return read_state(default_data())
     except CommandFailed:

@@ -28,7 +28,7 @@ _EXAMPLE = "`cadre-admins: {roles: [admin]}`"
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one value of a claim lets its owner do: fields as those of an API key."""
+    """The rights that one value of a claim gives its owner: fields as those of an API key."""
 
     roles: Annotated[list[RoleName], msgspec.Meta(min_length=1)]
     own: bool = False
@@ -47,14 +47,14 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose tokens count, and what they let their owners do: `CADRE_OIDC_<FIELD>`."""
+    """The provider whose tokens are accepted, and the rights of their owners: `CADRE_OIDC_<FIELD>`."""
 
     issuer: str = ""
     """URL of the provider, as its tokens name it."""
     audience: str = ""
-    """Whom tokens of programs must be for; `client_id` unless set."""
+    """The audience that tokens of programs must have; `client_id` unless set."""
     client_id: str = ""
-    """The console's name at the provider; without it nobody signs in there by the provider."""
+    """The console's name at the provider; without it the console offers no sign-in through the provider."""
     client_secret: str = ""
     """Empty for a public client."""
     scopes: str = "openid profile email"
@@ -65,9 +65,9 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
     grants: str = ""
     """A YAML file of what each value grants, or the same as JSON."""
     public_url: str = ""
-    """Where browsers reach the gateway; unless set, where they say that they do."""
+    """The URL at which browsers reach the gateway; unless set, the one that they send."""
     name: str = ""
-    """What the console calls the provider; the host of its URL unless set."""
+    """The console's name for the provider; the host of its URL unless set."""
 
     def __post_init__(self) -> None:
         _check_url("CADRE_OIDC_ISSUER", self.issuer)
@@ -138,7 +138,7 @@ def _check_url(variable: str, url: str) -> None:
 
 
 ASK_SECONDS = 4.0
-"""How long one question to the provider may take."""
+"""The timeout of one request to the provider."""
 
 _MAX_ANSWER_BYTES = 1024 * 1024
 
@@ -150,7 +150,7 @@ class TokenRefused(CadreError):
 
 
 class ProviderMetadata(msgspec.Struct, frozen=True):
-    """What a provider says of itself, as far as it is used."""
+    """The metadata that a provider publishes, as far as it is used."""
 
     issuer: str
     jwks_uri: str

@@ -28,7 +28,7 @@ _CUMULATIVE = otel.AggregationTemporality.CUMULATIVE
 
 
 class OtelForm:
-    """Makes OpenTelemetry's metrics of the sums of one process, and of samples taken beside them."""
+    """Makes OpenTelemetry's metrics of the sums of one process, and of samples taken along with them."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class OtelForm:
         self._reader = _MetricReader(self._registry)
 
     def text(self, samples: list[Sample]) -> bytes:
-        """Return the metrics in Prometheus' text format: a process is one target, whatever it hosts."""
+        """Return the metrics in Prometheus' text format: a process is one target, regardless of what it hosts."""
         self._reader.source = lambda: self._data(samples, lambda _: self._service)
         return generate_latest(self._registry)
 

@@ -36,7 +36,7 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _SCOPE = InstrumentationScope(names.SCOPE, names.VERSION, names.SCHEMA_URL)
 _MOST_RESOURCES = 4096
 _REFUSALS = (400, 413, 422)
-"""What a receiver answers about the spans themselves. Anything else may pass, a wrong key or path included."""
+"""Statuses of a receiver that refuses the spans themselves. Others may pass with time, even a wrong key or path."""
 
 log = logging.getLogger("cadre.tracing")
 
@@ -59,7 +59,7 @@ class Sent(NamedTuple):
     outcome: Literal["done", "later", "refused"]
     """`later`: the receiver has none of them, send the same ones again; `refused`: it will never take them."""
     rejected: int = 0
-    """How many of them it has refused for good though it took the others (`partial_success`)."""
+    """The number that it has refused for good although it accepted the others (`partial_success`)."""
     message: str = ""
     """Its reason for that."""
     retry_after: float = 0.0
@@ -72,7 +72,7 @@ class Receiver:
     def __init__(self, settings: TracingSettings) -> None:
         self.answer: requests.Response | None = None
         """Its last one; None when it gave none."""
-        # The exporters log each failure; whoever sends says once that the receiver has a problem.
+        # The exporters log each failure; the sender reports once that the receiver has a problem.
         logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.CRITICAL)
         session = requests.Session()
         # The environment's proxy is not asked for this machine's own addresses.
@@ -88,7 +88,7 @@ class Receiver:
             "compression": _COMPRESSION[settings.compression],
             "session": session,
         }
-        """What an exporter is made with."""
+        """The arguments of an exporter."""
 
     @property
     def failure(self) -> str:
@@ -178,9 +178,9 @@ def _context(trace: str, span: str, *, remote: bool = True) -> SpanContext:
 
 
 class LiveSpans:
-    """The tracer provider of a process for the spans of its own requests, and the queue in which they wait.
+    """The tracer provider of a process for the spans of the process's requests, and the queue in which they wait.
 
-    A batch is sent until the receiver has it or refuses it; the newest spans are dropped once the queue is full.
+    A batch is sent until the receiver accepts or refuses it; the newest spans are dropped once the queue is full.
     """
 
     def __init__(self, settings: TracingSettings, service: str, instance: str) -> None:

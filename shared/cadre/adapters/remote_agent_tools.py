@@ -1,5 +1,5 @@
-"""The tools by which agents of other makes are worked with, whatever protocol they speak: one sends them messages, one
-asks for a task, one ends it."""
+"""The tools for working with agents of other makes over any protocol: one sends them messages, one asks for a task, one
+ends it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cadre.tools.files import FILE_KEY, File
 
 
 class RemoteMessage(NamedTuple):
-    """What an agent of another make is told."""
+    """A message to an agent of another make."""
 
     id: str
     """The same however often it is sent."""
     text: str
     data: list[Any]
-    """What it says as values, files among them."""
+    """The message's values, files among them."""
     images: list[str]
     """References of images."""
     task: dict[str, str]
@@ -57,14 +57,14 @@ class RemoteMessage(NamedTuple):
 
 
 def name_of(file: File, number: int) -> str:
-    """A name for a fetched file, if it has none of its own: by its number and its type."""
+    """Return a file's own name, else a name made of its number and its type."""
     sort = "image" if file.media_type.startswith("image/") else "file"
     return Path(file.name).name or f"{sort}-{number}{mimetypes.guess_extension(file.media_type) or ''}"
 
 
 class RemoteTasks(Protocol):
     """The tasks at one agent. Every method returns the fields of a `RemoteTask`, or why the agent is `lost`, and raises
-    CallInterrupted when nobody can know what has become of the task."""
+    CallInterrupted when the state of the task cannot be known."""
 
     async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
         """Begin a task with the message, or goes on with the one that it names."""

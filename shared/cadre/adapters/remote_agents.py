@@ -12,7 +12,7 @@ from cadre.tools.decorator import Tool
 
 
 class _Make(NamedTuple):
-    """How agents of one make are spoken to."""
+    """The protocol of agents of one make."""
 
     protocol: str
     """Also the name of the extra that brings what the protocol needs."""

@@ -27,7 +27,7 @@ def load_entry(entry: str, *, to_serve: bool = False) -> list[AnyTool]:
     if not is_server_file(entry):
         return load_tools(entry)
     servers = mcp_servers(entry)
-    # In a thread of its own: whoever calls may be in an event loop.
+    # In a separate thread: the caller may be in an event loop.
     with ThreadPoolExecutor(1) as thread:
         return [*thread.submit(lambda: asyncio.run(_list_all(servers))).result()]
 

@@ -16,7 +16,7 @@ from cadre.adapters.http_options import tls_context
 from cadre.errors import SettingError
 
 POST_SECONDS = 15.0
-"""How long a delivery may take in all."""
+"""The total timeout of a delivery."""
 
 
 class WebhookFailed(Exception):

@@ -1,1 +1,1 @@
-"""What the HTTP API answers, as structs: the gateway writes them, its clients read them."""
+"""The answers of the HTTP API as structs: the gateway writes them, its clients read them."""

@@ -31,7 +31,7 @@ class MadeKey(KeyView, kw_only=True):
     """A key that was made this moment."""
 
     token: str
-    """What its owner sends as `Authorization: Bearer`: it is kept nowhere, and never shown again."""
+    """The token that its owner sends as `Authorization: Bearer`: it is kept nowhere, and never shown again."""
 
 
 class AuditView(AuditEntry, frozen=True, kw_only=True):
@@ -42,10 +42,10 @@ class AuditView(AuditEntry, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, kw_only=True):
-    """Who asks, as the gateway sees them."""
+    """The caller, as the gateway identifies them."""
 
     name: str
-    """Of the key, or of the person; "" where nobody is asked who they are."""
+    """The name of the key or of the person; "" if the gateway does not authenticate callers."""
     roles: list[RoleName]
     user: str = ""
     own: bool = False
@@ -55,11 +55,11 @@ class Identity(msgspec.Struct, kw_only=True):
 
 
 class SignInWays(msgspec.Struct, kw_only=True):
-    """How people may sign in at a gateway."""
+    """The ways in which people may sign in at a gateway."""
 
     keys: bool
-    """True if an API key does; where nobody is asked who they are, nothing does."""
+    """True if an API key does; false for every way if the gateway does not authenticate callers."""
     provider: str = ""
-    """What people know the OpenID provider as; "" without one."""
+    """The name by which people know the OpenID provider; "" without one."""
     login: str = ""
     """The path that leads to its page; `return_to` says where at the gateway to go on behind it."""

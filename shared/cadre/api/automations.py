@@ -10,18 +10,18 @@ from cadre.automation.trigger import TriggerSpec
 
 
 class TickView(msgspec.Struct, kw_only=True):
-    """What became of one tick. Times are Unix seconds."""
+    """The outcome of one tick. Times are Unix seconds."""
 
     tick: float
     number: int
     at: float
-    """When it was decided."""
+    """The time at which it was decided."""
     outcome: str
     """`starting`, then `started` or `failed`; `queued`, `skipped` or `missed`."""
     run: str | None = None
     detail: str = ""
     code: str = ""
-    """Why it `failed`: the code of a problem."""
+    """The reason why it `failed`: the code of a problem."""
 
 
 class ScheduleView(msgspec.Struct, kw_only=True):
@@ -31,7 +31,7 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     agent: str
     paused: bool
     paused_for: str = ""
-    """Why it has paused without a person's doing, such as `maker-revoked`; "" where a person paused it."""
+    """The reason for an automatic pause, such as `maker-revoked`; "" if a person paused it."""
     maker: str = ""
     """Its last writer: its runs start with the writer's rights. "" where no key was asked for."""
     next: list[float]
@@ -55,7 +55,7 @@ class TriggerView(TriggerSpec, frozen=True, kw_only=True, forbid_unknown_fields=
     maker: str = ""
     """Its last writer: its runs start with the writer's rights. "" where no key was asked for."""
     paused_for: str = ""
-    """Why it starts no runs, such as `maker-revoked`; "" while it does."""
+    """The reason why it starts no runs, such as `maker-revoked`; "" while it does."""
 
 
 class NoticeView(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -64,7 +64,7 @@ class NoticeView(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     maker: str = ""
     """Its last writer: it is sent as long as the writer may have it. "" where no key was asked for."""
     paused_for: str = ""
-    """Why it is not sent, such as `maker-revoked`; "" while it is."""
+    """The reason why it is not sent, such as `maker-revoked`; "" while it is."""
 
 
 class BudgetView(msgspec.Struct, kw_only=True):
@@ -78,6 +78,6 @@ class BudgetView(msgspec.Struct, kw_only=True):
     until: float
     """Its end: then the budget is whole again."""
     share: float
-    """What is used of it, 1 being all; the greatest one where each user has their own."""
+    """The used share, 1 being all; the greatest one if each user has their own."""
     uses: list[BudgetUse]
     """By user where each has their own, the greatest share first; else one, or none while nothing is used."""

@@ -97,7 +97,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     memory: bool = False
     """True if it keeps something beyond its runs."""
     problems: list[ContractProblem] = []
-    """What it expects of its tools and members, as they are now, and what does not hold."""
+    """The agent's expectations of its tools and members that do not hold at the moment."""
     policies: list[str] = []
     """Names of the policies that rule its calls."""
     prompt_tokens: int = 0
@@ -107,7 +107,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     differing: list[str] = []
     """Revisions of its replicas where those of one version differ; [] when they agree."""
     rollout: list[str] = []
-    """What is not as it should be where its revisions share its runs, with the way out."""
+    """Problems of the rollout in which its revisions share its runs, with remedies."""
     replicas: list[Replica]
 
     def differing_line(self) -> str | None:
@@ -136,7 +136,7 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     approval: str
     """True if a person must agree to a call, as the tool says; empty leaves it to the agents."""
     action: CallMeaning = CallMeaning()
-    """What a call does, for the rules of policies."""
+    """The meaning of a call for the rules of policies."""
     labels: dict[str, str]
     version: str
     away_since: float | None = None
@@ -149,7 +149,7 @@ class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
     pool: str
     tier: str
-    """How well code is locked in: that of the replica where it is least."""
+    """The isolation tier of code: that of the replica with the weakest."""
     python: str
     """Version of the code's Python; several when the replicas differ."""
     sessions: int
@@ -161,20 +161,20 @@ class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent has to do, and how long its runs took."""
+    """The waiting and running work of an agent, and the duration of its runs."""
 
     name: str
     going: int
     """Runs that have begun and not ended."""
     p50_seconds: float | None
-    """Half of its last runs that succeeded took no longer; null where there are none."""
+    """The median duration of its last runs that succeeded; null without such runs."""
     p95_seconds: float | None
     counted: int
-    """How many runs that is of."""
+    """The number of runs counted for that."""
 
 
 class QueueLoad(msgspec.Struct, frozen=True):
-    """What waits for, or is in the hands of, those who serve one queue."""
+    """The messages that wait in one queue or are being handled."""
 
     kind: str
     """`agent`, `tool` and others."""
@@ -183,7 +183,7 @@ class QueueLoad(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct):
-    """How much there is to do."""
+    """The current load."""
 
     agents: list[AgentLoad]
     queues: list[QueueLoad]
@@ -199,11 +199,11 @@ class IndexRebuild(msgspec.Struct, kw_only=True):
     """Entries of the journals up to which it has come, counted with those that are gone."""
     of: int = 0
     error: str = ""
-    """Why it failed."""
+    """The reason for the failure."""
 
 
 class IndexBuilding(msgspec.Struct, kw_only=True):
-    """How far an index is that does not have all runs yet."""
+    """The progress of an index that does not have all runs yet."""
 
     read: int
     """Messages of the streams up to which it has come, counted with those that are gone."""
@@ -211,7 +211,7 @@ class IndexBuilding(msgspec.Struct, kw_only=True):
 
 
 class IndexState(msgspec.Struct, kw_only=True):
-    """What is in the index of a gateway."""
+    """The content of a gateway's index."""
 
     runs: int
     """Root runs that are in it."""
@@ -237,7 +237,7 @@ class Figures(msgspec.Struct, kw_only=True):
     """Of these: neither successful nor cancelled."""
     model_calls: int = 0
     unpriced_calls: int = 0
-    """Of these: nobody told what the model costs, so that they are in no cost."""
+    """The number of these calls whose model has no known price, so that they are in no cost."""
     tool_calls: int = 0
     tool_failures: int = 0
     """Of these: ended with an error or in no time."""
@@ -266,7 +266,7 @@ class FiguresRow(Figures, kw_only=True):
     """Agent of the tree's root; "" where it is not known any more."""
     agent: str | UnsetType = UNSET
     user: str | UnsetType = UNSET
-    """"" for runs that work for nobody in particular."""
+    """The user; "" for runs without one."""
     session: str | UnsetType = UNSET
     """"" without one, and for days whose sessions are not kept apart any more."""
     model: str | UnsetType = UNSET

@@ -34,23 +34,23 @@ class RunSummary(msgspec.Struct, kw_only=True):
     task: str = ""
     state: State = "running"
     waiting_for: str | None = None
-    """What the run itself waits for, when it waits: `approval`, `model`, `time` or `signal NAME`; in the account of a
-    single run also `agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when nobody
-    offers it at the moment."""
+    """The thing that the run itself waits for, if it waits: `approval`, `model`, `time` or `signal NAME`; in the
+    account of a single run also `agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, if
+    no service offers it at the moment."""
     approvals: int = 0
     """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0
     asked_at: float = 0.0
-    """When its task was sent; until it begins it is queued."""
+    """The time at which its task was sent; until it begins it is queued."""
     started_at: float = 0.0
-    """When it began; as long as it is queued, when its task was sent."""
+    """The time at which it began; while it is queued, the time at which its task was sent."""
     ended_at: float | None = None
     usage: Usage = Usage()
     session: str | None = None
     user: str | None = None
     """The person for whom its tree works."""
     labels: dict[str, str] = {}
-    """What whoever started it marked it with."""
+    """The labels that its caller gave it."""
     error: ErrorInfo | None = None
     revision: str = ""
     """Of the agent, as it began the run: a digest of its spec and its prompts; "" for runs that have not begun."""
@@ -69,23 +69,23 @@ class RunDetail(RunSummary, kw_only=True):
     """The id of the trace that the whole tree of runs makes: 32 hexadecimal digits."""
     output: Any = None
     deadline_at: float | None = None
-    """Unix seconds at which the run ends, whatever it has found."""
+    """Unix seconds at which the run ends, with or without an answer."""
     budget: Budget | None = None
-    """What the run and all runs below it may use."""
+    """The budget of the run and all runs below it together."""
     forked_from: Fork | None = None
     """The run, and the step of it, that this one began with."""
     schemas: str = ""
     """Digest of what its tools said of themselves when it was last offered them; empty where it was offered none."""
     own_usage: Usage
-    """What the run itself has used, without those below it."""
+    """The usage of the run itself, without those below it."""
     children: list[RunDetail]
     memory: list[Step] | UnsetType = UNSET
     next: int | UnsetType | None = UNSET
-    """With `limit`: `after` of the page that tells more runs directly below or more steps; None when there are none."""
+    """With `limit`: `after` of the page with further runs directly below or further steps; None on the last page."""
 
 
 class RunResult(msgspec.Struct, kw_only=True):
-    """How a run ended; the second half only with `return_full_result`."""
+    """The result of a run; the second half only with `return_full_result`."""
 
     id: str
     state: State
@@ -111,7 +111,7 @@ class Accepted(msgspec.Struct, omit_defaults=True):
 
 
 class ModelCallPlace(msgspec.Struct, frozen=True):
-    """Which of the model calls of a step."""
+    """The place of a model call in its step."""
 
     purpose: str
     attempt: int
@@ -128,7 +128,7 @@ class SentRequest(msgspec.Struct, kw_only=True):
     """Unix seconds at which the call began."""
     api: Literal["chat", "responses"]
     body: dict[str, Any]
-    """What was posted. Images stand as `blob:` references in place of their bytes."""
+    """The posted body. Images stand as `blob:` references in place of their bytes."""
     calls: list[ModelCallPlace]
     """All model calls of the step, in their order; this is the one that was asked for, or the last."""
 
@@ -142,7 +142,7 @@ class Delivered(msgspec.Struct):
 
 
 class Edited(msgspec.Struct, kw_only=True):
-    """What a person may edit of a run, as it is now."""
+    """The parts of a run that a person may edit, as they are now."""
 
     run: str
     name: str
@@ -185,7 +185,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     requested_at: float
     expires_at: float | None = None
-    """When it counts as turned down; None: it waits for ever."""
+    """The time at which it counts as turned down; None: it waits forever."""
     rule: str = ""
     """Name of the policy's rule that holds it; "" where the agent's `approvals` do."""
     decided_by: list[str] = []
@@ -208,7 +208,7 @@ class ApprovalDecision(msgspec.Struct, kw_only=True):
     arguments: dict[str, Any] | None = None
     """The arguments of the call, when they were corrected."""
     edits: list[CallEdit] = []
-    """What was changed about the calls that a question proposed."""
+    """The changes to the calls that a question proposed."""
 
 
 class Approval(PendingCall, frozen=True, kw_only=True):

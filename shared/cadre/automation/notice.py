@@ -44,7 +44,7 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     name: str
     url: str
-    """Where webhooks go: https, or http where the gateway's settings allow its address."""
+    """The URL for webhooks: https, or http if the gateway's settings allow its address."""
     secret_env: str
     """The environment variable of the gateways that holds the secret, `whsec_…`: `CADRE_SECRET_` and a name."""
     events: list[Happening] = []
@@ -102,11 +102,11 @@ class NoticeDelivery(msgspec.Struct, kw_only=True):
     at: float
     data: dict[str, Any]
     attempt: int = 1
-    """Which try the next one is."""
+    """The number of the next attempt."""
 
 
 def happened_in(entry: Entry) -> Iterator[Happened]:
-    """Yield what an entry has to tell of by itself: the end of a root run, calls that wait for a person."""
+    """Yield the happenings that follow from an entry alone: the end of a root run, calls that wait for a person."""
     for event in entry.events:
         match event:
             case RunFinished() if entry.parent is None:
@@ -201,7 +201,7 @@ class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     url: str
     token: str = ""
-    """Sent along, so that the receiver knows whom it is told by."""
+    """A token that is sent along, so that the receiver can verify the sender."""
     scheme: str = ""
     """Of the header Authorization, such as `Bearer`; "" sends none."""
     credentials: str = ""
@@ -220,7 +220,7 @@ class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise SpecError("it goes into a header: write ASCII without line breaks", key=key)
 
     def headers(self) -> dict[str, str]:
-        """Return what tells the receiver who sends."""
+        """Return the headers that identify the sender to the receiver."""
         found = {"X-A2A-Notification-Token": self.token} if self.token else {}
         if self.scheme:
             found["Authorization"] = f"{self.scheme} {self.credentials}".strip()

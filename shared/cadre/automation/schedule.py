@@ -14,10 +14,10 @@ from cadre.spec.expressions import environment
 from cadre.spec.names import check_name
 
 Overlap = Literal["skip", "queue", "allow", "cancel"]
-"""What a tick does while the schedule's last run goes on."""
+"""The behavior of a tick while the schedule's last run goes on."""
 
 Missed = Literal["skip", "one", "all"]
-"""Which of the ticks that nobody could handle in time are made up for."""
+"""The missed ticks that a schedule makes up for."""
 
 LEAST_INTERVAL_SECONDS = 1.0
 
@@ -153,7 +153,7 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
         rendered: str = _compiled(text).render(dict(values))
         rendered.encode()  # half a surrogate pair cannot be stored
     except Exception as error:
-        # A template runs over whatever others sent: each way in which it fails is told, and none ends the process.
+        # A template runs over untrusted input: each way in which it fails is reported, and none ends the process.
         raise SpecError(str(error), key=key) from error
     if not rendered.strip():
         raise SpecError("the template says nothing with these values", key=key)

@@ -48,7 +48,7 @@ class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     owner: str
-    """Whose `key` it is: `schedule NAME SALT`, `by-hand NAME SALT` or `trigger NAME SALT`, which are no caller's."""
+    """The owner of `key`: `schedule NAME SALT`, `by-hand NAME SALT` or `trigger NAME SALT`, which no caller can be."""
     key: str
     """The key from which the run's id follows, with the agent and the owner."""
     starter: Maker | None = None
@@ -68,13 +68,13 @@ class TickOutcome(msgspec.Struct, frozen=True, kw_only=True):
     run: str | None = None
     detail: str = ""
     code: str = ""
-    """Why it `failed`: the code of a problem."""
+    """The reason why it `failed`: the code of a problem."""
 
 
 class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A schedule with all that is remembered of it. Times are Unix seconds.
 
-    A field that is unknown makes it unreadable: whoever writes it back must not lose what a newer version has added.
+    An unknown field makes it unreadable: a version that writes it back must not lose what a newer one has added.
     """
 
     spec: ScheduleSpec
@@ -87,9 +87,9 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The next tick; None when there will be none."""
     paused: bool = False
     paused_for: str = ""
-    """Why it has paused without a person's doing: a code such as `maker-revoked`."""
+    """The reason for an automatic pause: a code such as `maker-revoked`."""
     ticks: int = 0
-    """Ticks that have come, whatever became of them."""
+    """The number of ticks so far, regardless of their outcome."""
     started: int = 0
     """Runs that were started; those of `starts` are not among them."""
     skipped: int = 0
@@ -326,7 +326,7 @@ class _Decision:
                 return due
             due.append(tick)
         if left is None and len(due) == _MAX_COUNTED:
-            # So many that nobody counts them: what lies between is passed over.
+            # Too many to count: those in between are skipped.
             window = checked_seconds("window", spec.window)
             recent = ticks_after(spec, max(due[-1], self._now - window), state.made_at)
             due += [t for t in islice(recent, _MAX_COUNTED) if jittered(spec, t) <= self._now]

@@ -20,7 +20,7 @@ _HAPPENINGS: tuple[tuple[float, Happening], ...] = (
     (BUDGET_SHARE, "budget.standing_warning"),
     (1.0, "budget.standing_exhausted"),
 )
-"""What notices are told, from which used share on."""
+"""The happenings of which notices are sent, each with the used share from which it applies."""
 
 
 class TimeWindow(NamedTuple):
@@ -60,7 +60,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         zone_of(self.time_zone)
 
     def covers(self, agent: str, team: str, user: str) -> bool:
-        """Return whether what the agent uses in such a tree is of this budget; "" is nobody in particular."""
+        """Return whether what the agent uses in such a tree is of this budget; "" stands for no user."""
         return (
             self.agent in (None, agent)
             and self.team in (None, team)
@@ -104,14 +104,14 @@ class BudgetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     spec: BudgetSpec
     told: list[str] = []
-    """Ids of what notices were told of in the latest window."""
+    """Ids of the happenings of which notices were sent in the latest window."""
 
 
 class BudgetUse(msgspec.Struct, kw_only=True):
-    """What was used of a budget in its present window."""
+    """The usage of a budget in its present window."""
 
     user: str = ""
-    """Whose share it is, where each user has their own."""
+    """The user whose share it is, if each user has their own."""
     tokens: int = 0
     cost: float = 0.0
     share: float = 0.0
@@ -119,7 +119,7 @@ class BudgetUse(msgspec.Struct, kw_only=True):
 
 
 def budget_happenings(spec: BudgetSpec, window: TimeWindow, use: BudgetUse, at: float) -> Iterator[Happened]:
-    """Yield what there is to tell of a budget of which so much is used; the same ids whenever it is told again."""
+    """Yield the happenings of a budget with this usage; the same happening has the same id each time."""
     whose = blake2b(use.user.encode(), digest_size=6).hexdigest()
     data: dict[str, Any] = {
         "budget": msgspec.to_builtins(spec),

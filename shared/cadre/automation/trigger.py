@@ -16,13 +16,13 @@ from cadre.spec.names import check_name
 
 _PATTERN = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 SECRET_PREFIX = "CADRE_SECRET_"
-"""Begin of the variables that definitions may name: else whoever writes one could have any other used as a secret."""
+"""The prefix of variables that definitions may name: otherwise their authors could use any variable as a secret."""
 
 _VARIABLE = re.compile(SECRET_PREFIX + r"[A-Za-z0-9_]{1,100}")
 
 
 class WebhookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How webhooks of a trigger are signed."""
+    """The signature of a trigger's webhooks."""
 
     secret_env: str
     """The environment variable of the gateways that holds the secret, `whsec_…`: `CADRE_SECRET_` and a name."""

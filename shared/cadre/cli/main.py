@@ -71,10 +71,10 @@ _VERBS_OF_ROOMS = {
         "dead": "List, show, retry or drop messages that nobody could handle.",
     },
 }
-"""The verbs of each room beside this module: each is `command` in the module of its name, but for those of _MODULES."""
+"""The verbs of each room next to this module: each is `command` in the module of its name, except those of _MODULES."""
 
 VERBS = {verb: text for verbs in _VERBS_OF_ROOMS.values() for verb, text in verbs.items()}
-"""What each verb does, in a line."""
+"""A one-line description of each verb."""
 
 _MODULES = {
     **{verb: f"approvals:{verb}" for verb in ("approve", "reject", "correct")},
@@ -142,7 +142,7 @@ class Verbs(click.Group):
         return [*VERBS, *_services()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported now; None when there is none."""
+        """Return the command of that name, imported now; None if it does not exist."""
         room = next((room for room, verbs in _VERBS_OF_ROOMS.items() if cmd_name in verbs), None)
         if room:
             module, _, attribute = _MODULES.get(cmd_name, f"{cmd_name}:command").partition(":")

@@ -28,7 +28,7 @@ class Blocking(Generic[A], metaclass=Explaining):
         self._target = target
         self._loop = loop
 
-    if not TYPE_CHECKING:  # type checkers know that there are none
+    if not TYPE_CHECKING:  # type checkers know that these do not exist
 
         def __aenter__(self) -> NoReturn:
             raise TypeError(

@@ -195,7 +195,7 @@ RESOURCES = {
         for one in ("schedule", "trigger", "notice", "budget")
     },
 }
-"""What other libraries' clients have below names that are methods here, each with what does the same."""
+"""Attributes of other libraries' clients below names that are methods here, each with its equivalent."""
 
 
 @explained(HINTS, RESOURCES)
@@ -206,7 +206,7 @@ class AsyncClient(Definitions, RunRequests):
     Close it, or use it as an async context manager. Every method raises ClientError.
     """
 
-    if not TYPE_CHECKING:  # type checkers know that there are none
+    if not TYPE_CHECKING:  # type checkers know that these do not exist
 
         def __enter__(self) -> NoReturn:
             raise TypeError("AsyncClient has methods to await: write `async with`, or Client in its place")

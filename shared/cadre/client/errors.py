@@ -1,4 +1,4 @@
-"""What a client of the gateway raises; each text says what to do."""
+"""The exceptions of a client of the gateway; each text says what to do."""
 
 from __future__ import annotations
 

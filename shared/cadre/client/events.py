@@ -57,7 +57,7 @@ class Event(NamedTuple):
 
 
 View = Literal["events", "rows"]
-"""What a stream has: the events of the journals, or what each entry has changed of the rows (`cadre.views.rows`)."""
+"""The content of a stream: the events of the journals, or each entry's changes to the rows (`cadre.views.rows`)."""
 
 _SILENCE_SECONDS = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""
@@ -80,7 +80,7 @@ class StreamResumption:
         """Return whether the event has not been read before; takes note of it."""
         if event.event == "delta":
             return True
-        # An entry's events differ at least in a call id or a type, so their text tells them apart.
+        # An entry's events differ at least in a call id or a type, so their text distinguishes them.
         fresh = event.data not in self._since_id
         # The parser repeats the last id it saw; that of a new connection has seen none yet.
         if event.id and event.id != self.last_id:
@@ -117,9 +117,8 @@ async def read_events(
 ) -> AsyncGenerator[Event, None]:
     """Yield all events of the run's tree, or those after the event id `after`; the last one is `end`.
 
-    The deltas of each model's answer are its whole text; in the view `rows` they are those that came. A lost
-    connection is taken up again for `patience` seconds,
-    anew each time. Raises ClientError: NotFound, Unreachable.
+    The deltas of each model's answer are its whole text; in the view `rows` they are those that came. A lost connection
+    is retried for up to `patience` seconds each time. Raises ClientError: NotFound, Unreachable.
     """
     texts = AnswerTexts()
     resumption = StreamResumption()
@@ -241,7 +240,7 @@ def _call_of(said: dict[str, Any]) -> tuple[object, ...]:
 _PAGE_SIZE = 200
 
 LATE_SECONDS = 300.0
-"""How much later a run may appear in the list than others that were asked for after it: clocks differ."""
+"""The longest delay with which a run may appear in the list after runs that were asked for later: clocks differ."""
 
 
 @explained_function
@@ -271,7 +270,7 @@ async def new_runs(
     A gateway that does not answer is asked again for `patience` seconds. Raises ClientError.
     """
     known: dict[str, float] | None = None
-    """Runs that were there before or have been told of, with when they were asked for, as far as is looked back."""
+    """Runs that existed before or were already reported, with the times of their requests, as far as is looked back."""
     since: float | None = None
     backoff = Backoff(patience)
     async with Transport(gateway) as transport:

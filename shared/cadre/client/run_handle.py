@@ -35,10 +35,10 @@ ALL = "all"
 """Stands for all calls of a run that wait."""
 
 _BEHIND_ALL = str(2**53 - 1)
-"""The greatest event id: of what has happened only the end is told."""
+"""The greatest event id: of past events only the end is sent."""
 
 _PAUSE_SECONDS = 0.1
-"""Pause before another gateway, which may lag behind the one that told of the end, is asked again."""
+"""The pause before asking another gateway again, which may lag behind the one that reported the end."""
 
 
 RUN_HINTS = {
@@ -103,7 +103,7 @@ class AsyncRunHandle(metaclass=Explaining):
     def __aiter__(self) -> AsyncIterator[Event]:
         return self.stream()
 
-    if not TYPE_CHECKING:  # type checkers know that there is none
+    if not TYPE_CHECKING:  # type checkers know that it does not exist
 
         def __await__(self) -> NoReturn:
             raise TypeError("a run is not awaited: write `await run.result()`, or `await run.wait()`")
@@ -116,8 +116,8 @@ class AsyncRunHandle(metaclass=Explaining):
     ) -> AsyncGenerator[Event, None]:
         """Yield the events behind `after`, the `seq` of an earlier one; with `view="rows"` those named `rows`.
 
-        The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience`
-        seconds, anew each time.
+        The deltas of each model's answer are its whole text. A lost connection is retried for up to `patience` seconds
+        each time.
         """
         return read_events(self._client.http, self.id, patience=patience, after=str(after or ""), view=view)
 
@@ -266,7 +266,7 @@ class AsyncRunHandle(metaclass=Explaining):
         feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:
-        """Has a call made with these arguments in place of its own of the same names, or another tool called.
+        """Have a call made with these arguments in place of those with the same names, or another tool called.
 
         `replace`: these are all arguments.
         """

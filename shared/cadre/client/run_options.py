@@ -1,4 +1,4 @@
-"""What may be given to a run that is started or forked, and the request's body that it becomes."""
+"""The options of a run that is started or forked, and the request's body made from them."""
 
 import base64
 import mimetypes
@@ -20,7 +20,7 @@ Source = str | os.PathLike[str] | bytes
 """The path of a file, or its content."""
 
 URL_PREFIXES = ("https://", "http://", "data:", "blob:")
-"""What begins an image that is handed on as it stands, for it is no file."""
+"""The prefixes of images that are passed on unchanged, because they are not files."""
 
 
 def data_url(name: str, content: bytes) -> str:
@@ -63,21 +63,21 @@ def _url(path: str, source: Source) -> str:
 
 
 class RunBounds(TypedDict, total=False):
-    """How far a run may go, and under which key it is asked for."""
+    """The bounds of a run, and the key under which it is requested."""
 
     max_steps: int
     deadline: float | timedelta | str
     """The time from now after which the run ends, with what it has found: seconds, or a text such as `10m`."""
     budget: Budget | Mapping[str, float]
-    """What the run and all runs below it may use together."""
+    """The budget of the run and all runs below it together."""
     inputs: Mapping[str, Any]
-    """Named values that the agent reads beside the task."""
+    """Named values that the agent reads in addition to the task."""
     idempotency_key: str
-    """The request's Idempotency-Key; without it each call has one of its own, which its retries share."""
+    """The request's Idempotency-Key; without it each call has its own, which its retries share."""
 
 
 class StartOptions(RunBounds, total=False):
-    """What may be given to a new run beside the agent and the task."""
+    """The options of a new run in addition to the agent and the task."""
 
     files: Mapping[str, Source] | Iterable[str | os.PathLike[str]]
     """Files of its workspace: paths of local files, or path in the workspace -> file or content."""
@@ -94,7 +94,7 @@ class StartOptions(RunBounds, total=False):
 
 
 class ForkOptions(RunBounds, total=False):
-    """What may be changed in a fork; what is left out is as in the run that is forked."""
+    """The options that a fork may change; the others are as in the run that is forked."""
 
     task: str
     observations: Mapping[str, str]
@@ -102,7 +102,7 @@ class ForkOptions(RunBounds, total=False):
 
 
 class WantedRuns(TypedDict, total=False):
-    """Which runs are listed, and in which order."""
+    """The selection and the order of listed runs."""
 
     agent: str
     state: State
@@ -120,7 +120,7 @@ class WantedRuns(TypedDict, total=False):
     error: str
     """The type of the error that they ended with."""
     labels: Mapping[str, str | None]
-    """What they were labelled with; None: with any value."""
+    """The labels that the runs must have; None: with any value."""
     text: str
     """Words that all stand in the task or the answer; the last one may be the beginning of one."""
     sort: RunOrder

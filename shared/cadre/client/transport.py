@@ -35,10 +35,10 @@ _PIECE_BYTES = 256 * 1024
 
 
 def gateway_url(data: Path | None = None) -> str:
-    """URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder or of the nearest one above,
-    else the default address.
+    """Return the URL of the gateway: CADRE_GATEWAY_URL, else that of the `cadre up` of this folder or of the nearest
+    one above, else the default address.
 
-    Raises Unreachable where that stack is not ready: whoever answers at the default address then is another folder's.
+    Raises Unreachable if that stack is not ready: a gateway at the default address then belongs to another folder.
     """
     given = gateway_url_given()
     if given is None:
@@ -125,7 +125,7 @@ class Transport(metaclass=Explaining):
 
     @property
     def http(self) -> httpx2.AsyncClient:
-        """The HTTP client, opened with the first request. Raises SettingError for a URL that is none."""
+        """Return the HTTP client, opened with the first request. Raises SettingError for an invalid URL."""
         if self._http is None:
             options = {**client_options(self.url), "headers": _credentials(self._key)}
             with connection_errors(self.url):
@@ -154,9 +154,10 @@ class Transport(metaclass=Explaining):
         file: BinaryIO | bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The JSON object that the gateway answers to any request of docs/http-api.md; {} for an answer without one.
+        """Return the JSON object that the gateway answers to any request of docs/http-api.md; {} for an answer without
+        one.
 
-        Parameters that are None are left out. `file` is the body instead of `json`; it and a DELETE may take the
+        Parameters with the value None are left out. `file` is the body instead of `json`; it and a DELETE may take the
         gateway ten minutes. Raises ClientError.
         """
         # An empty parameter was given, too: the gateway judges it.
@@ -212,7 +213,7 @@ class Transport(metaclass=Explaining):
 
 
 def _credentials(key: str | None) -> dict[str, str]:
-    """The header that tells the gateway who asks: with `key`, else CADRE_API_KEY. Raises SettingError."""
+    """Return the header that authenticates to the gateway: with `key`, else CADRE_API_KEY. Raises SettingError."""
     key = (gateway_key() if key is None else key).strip()
     if not (key.isascii() and key.isprintable()):
         raise SettingError(
@@ -244,7 +245,7 @@ _PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 
 class RunRequests(Transport):
-    """What a client and the handles of its runs both ask the gateway. Every method raises ClientError."""
+    """The requests that a client and the handles of its runs share. Every method raises ClientError."""
 
     async def post_once(
         self, path: str, body: Any, *, key: str | None = None, method: str = "POST", by: str = ""
@@ -314,7 +315,7 @@ class RunRequests(Transport):
         feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:
-        """Have a call made with these arguments in place of its own of the same names, or another tool called.
+        """Have a call made with these arguments in place of those with the same names, or another tool called.
 
         `replace`: these are all arguments. Raises InvalidRequest for arguments that the tool does not take, Conflict as
         `approve`.
@@ -339,6 +340,6 @@ def _is_worth_another_try(failure: Unreachable, *, first: bool) -> bool:
     """Return whether the gateway may be there again in a moment."""
     cause = failure.__cause__
     if isinstance(cause, httpx2.ConnectError):
-        # There is none, unless one was there a moment ago.
+        # No run exists, unless one was there a moment ago.
         return not first
     return cause is None or isinstance(cause, (httpx2.ReadError, httpx2.RemoteProtocolError))

@@ -1,1 +1,1 @@
-"""How one message is taken, checked, tried again, put off or given up."""
+"""Take, check, retry, delay or give up one message."""

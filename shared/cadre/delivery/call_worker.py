@@ -19,7 +19,7 @@ from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Address, parent_of, result_id
 
 Answer = Callable[[ToolCall, Address], Awaitable[dict[str, Any] | None]]
-"""Returns the fields `output`, `error` or `blob` of a call's ToolResult, or None when nobody waits for one.
+"""A function that returns the fields `output`, `error` or `blob` of a call's ToolResult, or None when none is awaited.
 
 Raises RetryableError (the call is delivered again) and TerminalError (it becomes a dead letter).
 """

@@ -1,7 +1,7 @@
 """The exchanges of a block that its messages do not repeat: pieces in the blob store, each naming the one before.
 
-A block of hundreds of calls would else send all of its past with every call, though only an interpreter that begins
-it anew wants it. How the past is cut follows from the exchanges alone, so everybody cuts it alike.
+A block of hundreds of calls would else send all of its past with every call, although only an interpreter that restarts
+the block needs it. The cuts follow from the exchanges alone, so every process cuts alike.
 """
 
 import hashlib
@@ -35,14 +35,14 @@ class HistoryPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     v: Literal[1] = 1
     block: str
     before: int = 0
-    """How many exchanges there were before these."""
+    """The number of exchanges before these."""
     earlier: str | None = None
     """`blob:` reference of their last piece."""
     exchanges: list[CodeExchange]
 
 
 class BlockHistory(NamedTuple):
-    """The exchanges of a block: the last ones at hand, those before them behind a reference."""
+    """The exchanges of a block: the last ones inline, those before them behind a reference."""
 
     before: int
     earlier: str | None
@@ -53,7 +53,7 @@ _decoder = msgspec.json.Decoder(HistoryPiece)
 
 
 def cut_history(block: str, place: BlockHistory) -> tuple[BlockHistory, list[bytes]]:
-    """The same history with as few exchanges at hand as possible, but at least the last; and the pieces that this
+    """Return the same history with as few inline exchanges as possible, but at least the last; and the pieces that this
     makes."""
     before, earlier, exchanges = place
     pieces: list[bytes] = []

@@ -40,8 +40,8 @@ version is in the body as well.)"""
 _encoder = msgspec.json.Encoder()
 
 _packed: dict[Any, Any] = {}
-"""What is decoded first of a kind of message: itself, or where it lies. Made once, because a union takes as long to
-build as a message to decode."""
+"""The type to which a kind of message is first decoded: the message itself, or its place. Made once, because a union
+takes as long to build as a message to decode."""
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
@@ -152,7 +152,7 @@ def _of_missing_kind(data: bytes) -> NewerKind | None:
 
 
 def newer_schema(data: bytes) -> NewerSchema | None:
-    """Return why this service is too old to read a message, told by its version alone; None when it is not."""
+    """Return why this service is too old to read a message, judged by its version alone; None when it is not."""
     try:
         head = _head_decoder.decode(data)
     except UNREADABLE:

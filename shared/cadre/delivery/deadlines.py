@@ -8,13 +8,14 @@ from collections.abc import Callable, Hashable
 
 
 class Deadlines:
-    """The deadlines of one event loop, each under a key of its own."""
+    """The deadlines of one event loop, each under its own key."""
 
     def __init__(self) -> None:
         self._open: dict[Hashable, tuple[float, Callable[[], object]]] = {}
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
-        """When the timer ends. Not asked of the timer: uvloop gives one that does not know, for what is due at once."""
+        """The time at which the timer fires. It is kept here because uvloop's handle for immediate calls does not have
+        it."""
 
     def add(self, key: Hashable, seconds: float, on_expiry: Callable[[], object]) -> None:
         """Has `on_expiry` called in so many seconds, unless the key is removed before."""

@@ -12,7 +12,7 @@ PREFETCH = 2
 
 
 class FairLimiter:
-    """Lets `capacity` handlers work at once, whatever number of queues their messages come from.
+    """Lets `capacity` handlers work at once, for any number of queues from which their messages come.
 
     `queues` is the number of queues that share it. With `within`, a handler takes a place of that limiter as well.
     """
@@ -82,7 +82,7 @@ class FairLimiter:
             raise
 
     def give_back(self) -> None:
-        """Free a place, for whoever waits next."""
+        """Free a place for the next one that waits."""
         while self._waiters and self._free >= 0:
             tree, turns = self._waiters.popitem(last=False)
             turn = turns.popleft()

@@ -127,7 +127,7 @@ def _without_cause(event: ev.AnyEvent, cause: str) -> ev.AnyEvent:
 
 
 def moved(data: bytes, prev: str) -> bytes:
-    """Return the stored entry with the packed back-pointers `prev` in place of its own: its hash still holds."""
+    """Return the stored entry with its back-pointers replaced by the packed `prev`: its hash still holds."""
     body, _, hash_ = _parts(data)
     return _joined(body, prev.encode(), hash_)
 
@@ -169,8 +169,8 @@ class ChainCheck:
         return len(self._last)
 
     def take(self, data: bytes, wanted: Callable[[str], bool] = lambda run: True) -> None:
-        """Check an entry, as it is stored, unless its run is none of those `wanted`; the entries of a run come in the
-        order of their stream."""
+        """Check an entry, as it is stored, unless its run is not `wanted`; the entries of a run come in the order of
+        their stream."""
         links = msgspec.json.decode(expanded(data), type=RunLinks)
         if not wanted(links.run):
             return

@@ -1,4 +1,4 @@
-"""Finds the messages that crash their workers, and tells them from messages that were only in the same process.
+"""Find the messages that crash their workers, and distinguish them from messages that were only in the same process.
 
 The number of deliveries proves nothing: a message comes back from every worker that was restarted, and with every
 message that crashed the process they shared. So a message that comes back too often is a suspect, and is handled under
@@ -35,7 +35,7 @@ SUSPECT_CALL_AFTER_DELIVERIES = 2
 end; and a call that is given up ends no run."""
 
 OBSERVATION_SECONDS = 5.0
-"""How long a handling is observed: what crashes its process mostly does so at once."""
+"""The time for which a handling is observed: a message that crashes its process mostly does so at once."""
 
 MAX_CRASHES_ALONE = 2
 """Processes that may die while they handle a message alone."""
@@ -94,7 +94,7 @@ class Quarantine:
                 return reason
             observation = await self._observation(delivery, record)
             if observation is None:
-                # Other suspects are in line: it gives its place at work to a message that is none.
+                # Other suspects are in line: it gives up its place to a message that is not a suspect.
                 await delivery.nak(OBSERVATION_SECONDS)
                 return None
             try:
@@ -204,7 +204,7 @@ class _Observation:
             log.info("another worker tries message %d meanwhile", record.seq)
 
     async def _end(self, window: asyncio.Task[None], left: QuarantineRecord | None) -> None:
-        """Clear the record or leave `left`, within a short time also while the process is told to stop.
+        """Clear the record or leave `left`, within a short time even while the process is stopping.
 
         A record that stays only counts as one crash too many.
         """

@@ -69,8 +69,8 @@ RetryableError (it is delivered again).
 """
 
 Refuse = Callable[[Job[T], TerminalError], Awaitable[None]]
-"""Tells whoever waits for the message's outcome why there will be none. The error is Poison for a message that ends
-its workers."""
+"""A function that reports to the waiting side why the message will have no outcome. The error is Poison for a message
+that ends its workers."""
 
 
 class Worker(Generic[T]):
@@ -153,7 +153,7 @@ _AUTHORS: dict[type, str] = {
     TimerFired: TIMER_SENDER,
     UserMessage: GATEWAY_SENDER,
 }
-"""Who alone sends messages of a type, whatever they say."""
+"""The only permitted sender for each type of message, regardless of its content."""
 
 
 class Misaddressed(UnreadableMessage):

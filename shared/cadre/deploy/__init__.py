@@ -1,1 +1,1 @@
-"""How a team is deployed: its files, its objects in Kubernetes, its NATS users and keys, its tenants."""
+"""The deployment of a team: its files, its objects in Kubernetes, its NATS users and keys, its tenants."""

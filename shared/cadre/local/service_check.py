@@ -37,7 +37,7 @@ _PROBE_SECONDS = 10.0
 
 
 async def check_service(module: str, *options: str) -> tuple[int | None, str, str]:
-    """Runs the check of a service; returns its exit code, stdout and stderr. Without an answer the code is None."""
+    """Run the check of a service and return its exit code (None without an answer), stdout and stderr."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, "--check", *options),
         stdout=asyncio.subprocess.PIPE,
@@ -61,7 +61,7 @@ def reason(errors: str) -> str:
 
 
 async def isolation_tier() -> tuple[str, str]:
-    """Return the tier in which agents' code would be isolated and "", or "" and why there is none."""
+    """Return the tier in which agents' code would be isolated and "", or "" and why no tier is available."""
     code, output, errors = await check_service("cadre_sandbox")
     return (output.strip(), "") if code == 0 else ("", reason(errors))
 
@@ -120,7 +120,7 @@ class UsedModel(msgspec.Struct, frozen=True):
     model: ModelSpec
     """With its URL and its name."""
     asks: frozenset[str]
-    """What is asked of it, of `tools` and `json_schema`."""
+    """The features that its agents use, of `tools` and `json_schema`."""
     untested: bool = False
     """Some agent has `calls: auto`, and nothing is known of the model."""
 
@@ -163,8 +163,8 @@ def _models(spec: AgentSpec) -> list[ModelSpec]:
 
 
 async def check_model(used: UsedModel) -> list[Probe]:
-    """Ask the model as its agents do: by a call with a tool, and under a schema, or plainly. `no` is an answer that is
-    none of the kind, `unknown` no answer, with the reason."""
+    """Ask the model as its agents do: by a call with a tool, and under a schema, or plainly. `no` is an answer of
+    another kind, `unknown` no answer, with the reason."""
     spec = used.model
     endpoint = ProbedEndpoint(spec, _CHECK_SECONDS)
     wanted = spec.tool_choice or profile_of(spec, spec.url, spec.name).tool_choice

@@ -1,4 +1,4 @@
-"""The teams that come with Cadre: each does real work on data of its own, and is a template for others."""
+"""The teams that come with Cadre: each does real work on its own data, and is a template for others."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ _NAME = re.compile(r"(?m)^metadata:\s*(?:\n\s+|\{)name: *([\w-]+)")
 
 
 def shipped_teams() -> dict[str, Path]:
-    """The folders of the teams by their names: in the package of a wheel, or beside `shared/` in a checkout."""
+    """Return the folders of the teams by their names: in the package of a wheel, or next to `shared/` in a checkout."""
     package = Path(__file__).parents[1]
     for folder in (package / "teams", package.parents[1] / "teams"):
         if (folder / DEMO / TEAM_FILE).is_file():

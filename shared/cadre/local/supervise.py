@@ -18,7 +18,7 @@ QUICK_DEATH_SECONDS = 5.0
 """A process that dies sooner than this has died at once."""
 
 MAX_QUICK_DEATHS = 5
-"""How often in a row a process that has never been ready may die at once before it is given up."""
+"""The number of immediate deaths in a row after which a process that has never been ready is given up."""
 
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.2, 10.0
 _LAST_OUTPUT_SECONDS = 1.0
@@ -26,7 +26,7 @@ _PROBE_PAUSE_SECONDS = 0.2
 
 LIVENESS_PERIOD_SECONDS = 10.0
 LIVENESS_FAILURES = 6
-"""How many liveness probes in a row a process may leave unanswered, as in a rendered pod: then it hangs."""
+"""The number of unanswered liveness probes in a row after which a process counts as hanging, as in a rendered pod."""
 
 STARTUP_FAILURES = 30
 """The same for a process that has not answered any: it may still be starting."""
@@ -50,7 +50,7 @@ class ProcessSpec:
     descriptors: Sequence[int] = ()
     """Open files of this process that it inherits, under the same numbers."""
     alive: Callable[[], Awaitable[bool]] | None = None
-    """Whether it answers at all; None: nobody asks, and it ends by itself or not at all."""
+    """A liveness probe; None: it is not probed, and ends on its own or not at all."""
 
 
 @dataclass

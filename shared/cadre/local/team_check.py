@@ -39,7 +39,7 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     """Place in the file; "" for the file as a whole."""
     text: str
-    """What is wrong, and what to do about it."""
+    """The problem and its remedy."""
 
 
 def check_files(path: Path) -> list[FileProblem]:

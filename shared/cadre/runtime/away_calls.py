@@ -30,7 +30,7 @@ seconds; 0 where nothing ever has)."""
 
 
 class AwayBound(NamedTuple):
-    """Whose calls are bounded, and by what."""
+    """The owner of bounded calls, and the bound."""
 
     agent: str
     seconds: float

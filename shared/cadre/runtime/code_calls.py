@@ -26,7 +26,7 @@ SENDER = "sandbox"
 
 
 class CodeAnswerer(Protocol):
-    """What runs the code of a pool: a sandbox's interpreters, or the processes of a program."""
+    """A runner of a pool's code: a sandbox's interpreters, or the processes of a program."""
 
     @property
     def blobs(self) -> Blobs: ...
@@ -43,7 +43,7 @@ class CodeAnswerer(Protocol):
         ...
 
     async def answer(self, call: CodeCall) -> CodeAnswer | None:
-        """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,
+        """Run the call's code and return the answer; None when nothing waits for it. Raises RetryableError,
         TerminalError."""
         ...
 
@@ -128,7 +128,7 @@ class CodeCallHandler:
 
 
 class _CallHead(msgspec.Struct):
-    """What must be readable in a call for its run to be told that the rest is not."""
+    """The fields of a call that must be readable so that its run can learn that the rest is not."""
 
     tree: str
     run: str

@@ -64,7 +64,7 @@ class InHand:
     async def left(self, tool: str, effect: Effect) -> Effect:
         """Return what a claimer that no longer has the call in hand has left: its claim, or its result after all.
 
-        Raises AtWorkElsewhere when it is at work, RetryableError when nobody can tell.
+        Raises AtWorkElsewhere when it is at work, RetryableError when that is unknown.
         """
         claim = effect.claim
         for _ in range(_QUESTIONS):
@@ -165,7 +165,7 @@ class Executor:
                 return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
         if effect.result is None:
             if effect.claim.call_seq != delivery.seq and not delivery.retried:
-                # The call was published twice. Its first message is un-acked: whoever holds it answers.
+                # The call was published twice. Its first message is un-acked: its holder answers.
                 log.info("call %s is in work as message %d: dropped", call.id, effect.claim.call_seq)
                 return None
             effect = await self._in_hand.left(tool.name, effect)
@@ -210,7 +210,7 @@ class Executor:
     async def _claim(self, claim: EffectClaim) -> Effect:
         """Return our claim, or that of the executor that was first.
 
-        A claim of ours whose answer was lost comes back as found: then nobody has begun yet.
+        A claim of ours whose answer was lost comes back as found: then the call has not begun yet.
         """
         try:
             return Effect(claim, await self._effects.claim(claim), None)
@@ -240,7 +240,7 @@ class Executor:
             except Fenced as error:
                 found = await self._effects.read(effect.claim)
                 if found is None:
-                    return result  # claim and run were removed: nobody is left to mind whose result this is
+                    return result  # claim and run were removed: it no longer matters whose result this is
                 if found.result is None:
                     effect = found  # the run has marked the claim meanwhile
                     raise OutcomeUnknown(f"the result of {result.call}", error) from error

@@ -94,7 +94,7 @@ class Inbox:
             await retry(lambda: self._fail_whoever_waits(job, error), self._world.clock.sleep)
 
     async def _fail_whoever_waits(self, job: Job[Record], error: TerminalError) -> None:
-        """End the run that would wait for ever for an answer which nobody can read, or tells the manager of a task."""
+        """End the run that would wait forever for an unreadable answer, or inform the manager of a task."""
         tree, run, sender = job.address.tree, job.address.leaf, job.address.sender
         entries = [stored.entry for stored in await self._world.journal.read(tree, run)]
         if entries and _awaits(fold(entries, run, tree), sender):
@@ -145,8 +145,8 @@ class Inbox:
 
 
 def _awaits(run: Run, sender: str) -> bool:
-    """Return whether the run may wait for ever without what the sender sent. People
-    get the error at once and can send again."""
+    """Return whether the run may wait forever without the sender's message. People get the error at once and can send
+    again."""
     if run.phase is Phase.DONE:
         return False
     if sender in (SANDBOX_SENDER, TIMER_SENDER):
@@ -158,19 +158,19 @@ def _awaits(run: Run, sender: str) -> bool:
 class EarlyCancels:
     """Ends the runs of one agent that this process asks a model for as soon as it hears of their cancellation.
 
-    The queue delivers the record all the same, and whoever takes it finds it accounted for: nothing hangs on this.
+    The queue delivers the record all the same, and its handler finds it accounted for: nothing depends on this.
     """
 
     def __init__(self, runner: Runner, find: FindSent, blobs: Blobs) -> None:
         self._runner, self._find, self._blobs = runner, find, blobs
         self.tasks: set[asyncio.Task[None]] = set()
-        """What hints have begun."""
+        """Tasks started by hints."""
         self._waiting = Recent[str, int](_MOST_WAITING)
         """Cancellations of runs that this process does not ask a model for, and may soon."""
         runner.on_ask = self._is_asking
 
     def hear(self, hint: str) -> None:
-        """Take a hint of whatever kind: the others name what is to stop."""
+        """Take a hint of any kind: those that are not cancellations name what is to stop."""
         cancel = read_cancel_hint(hint)
         if cancel is None:
             self._runner.interrupt(hint)

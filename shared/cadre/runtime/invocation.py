@@ -73,7 +73,7 @@ class Invocations:
         self._ended = EndedRuns()
 
     async def run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> InvocationOutcome:
-        """Runs the call. Never raises for what the tool does; when cancelled itself, it tells the tool to stop."""
+        """Run the call. Never raises for what the tool does; when cancelled itself, it asks the tool to stop."""
         invocation = _Invocation(tool, call, deliveries, self.files)
         self._at_work[invocation] = None
         try:
@@ -138,7 +138,7 @@ class _Invocation:
         try:
             done, _ = await asyncio.wait({self._task}, timeout=timeout)
         except asyncio.CancelledError:
-            # The process is ending: the call goes back to the queue, where its claim tells what happened.
+            # The process is ending: the call goes back to the queue, where its claim shows what happened.
             self._abandon()
             raise
         if done:
@@ -163,7 +163,7 @@ class _Invocation:
                 one.add_done_callback(self._look_away)
 
     def _look_away(self, ended: asyncio.Future[Any]) -> None:
-        # Nobody reads the outcome of an abandoned call; asyncio would report its exception as forgotten.
+        # The outcome of an abandoned call is never read; asyncio would report its exception as never retrieved.
         if not ended.cancelled() and (error := ended.exception()) is not None:
             log.info("abandoned call %s ended with %s", self.call_id, _one_line(error))
 
@@ -194,7 +194,7 @@ class _Invocation:
         return InvocationOutcome(error=self._failure(_one_line(error), raised=type(error).__name__))
 
     def _returned(self, result: Any) -> InvocationOutcome:
-        """Return the tool's whole result: the tool has done its work, whatever the result looks like."""
+        """Return the tool's whole result, of any form: the tool has done its work."""
         value, files, notes = to_json(result, self._most_bytes)
         if self._tool.promises_output and self._tool.card.output_schema is not None:
             value, misfit = as_promised(self._tool.card.output_schema, value)
@@ -205,7 +205,7 @@ class _Invocation:
         try:
             return self._task.exception()
         except asyncio.CancelledError as error:
-            # Nobody has cancelled the call: it is the tool's own.
+            # The call was not cancelled: the error is the tool's own.
             return error
 
     def _failure(self, problem: str, code: ErrorCode = "tool-failed", raised: str = "") -> ErrorInfo:

@@ -132,16 +132,16 @@ class Journaling:
     async def add_entry(
         self, record_id: str, tree: str, run: str, decide: Decide, *, fresh: bool = False
     ) -> list[Command]:
-        """Append what `decide` wants, decided again for as long as others are first; returns what is to be paid.
+        """Append what `decide` wants, decided again for as long as others are first; return what is to be paid.
 
-        `decide` is given the run's state while nobody else in this process can change it. `fresh` takes the run
+        `decide` is given the run's state while nothing else in this process can change it. `fresh` takes the run
         for new without looking. Raises TakenOver, RetryableError.
         """
         while True:
             async with self.cache.locked(tree, run, fresh=fresh) as cached:
                 decided = decide(cached)
                 if not isinstance(decided, NewEntry):
-                    # Whoever accounted for the record may have died before it was counted.
+                    # The worker that accounted for the record may have died before it was counted.
                     await self._sums.settle(cached.run, self._clock.now())
                     return decided
                 try:
@@ -196,7 +196,7 @@ class Journaling:
         except BaseException as error:
             if isinstance(error, Fenced):
                 self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
-            # Decided by half, fenced, or nobody knows: the next one folds again.
+            # Half decided, fenced, or unknown: the next one folds again.
             self.cache.invalidate(cached)
             raise
         if sums.are_other_than(run):
@@ -234,7 +234,7 @@ class Journaling:
             if type(what) is ModelLost:
                 commands.extend(self.left_owed(run, record_id))
             else:
-                # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
+                # The worker that ended the run may have died before it paid; a record that comes later reminds of it.
                 commands.extend(owed(run) if was_over else owed(run, since=entry.n))
             if any(type(command) is CallModel for command in commands):
                 cached.transcript.catch_up(run)
@@ -288,7 +288,7 @@ class Journaling:
 
 
 def _has_process(run: Run) -> bool:
-    """Return True if a process may be kept for the run, whatever the run waits for."""
+    """Return whether a process may be kept for the run, regardless of what the run waits for."""
     return run.spec is not None and facts_of(run.spec, run.decided_by).serves_pools
 
 
@@ -308,7 +308,7 @@ class _Base(NamedTuple):
 
 
 class MeasuredBases:
-    """Measures anew only when the toolset changes, or for a run that began with another revision."""
+    """Measures again only when the toolset changes, or for a run that began with another revision."""
 
     def __init__(self) -> None:
         self._bases: list[_Base] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cadre.runtime.journaling import World
 
 ModelOutcome = ModelReplied | ModelFailed | TimerFired
-"""What a call came to; the timer is that of the run's deadline."""
+"""The outcome of a call; the timer is that of the run's deadline."""
 
 _MARK = ":model:"
 
@@ -52,7 +52,7 @@ class Needless(Exception):
 
 
 class _Call:
-    """A call in flight, made within a task of its caller: a task of its own would cost more than the rest."""
+    """A call in flight, made within its caller's task: a separate task would cost more than the rest."""
 
     def __init__(self, task: asyncio.Task[object], identity: str) -> None:
         self.task = task
@@ -81,7 +81,7 @@ class ModelCalls:
         return run in self._open
 
     def abort(self, what: str) -> None:
-        """Drop a call, if this process is making it: by its id, or whichever it is by that of its run."""
+        """Drop a call that this process is making, given by its own id or by the id of its run."""
         run, mark, _ = what.partition(_MARK)
         call = self._open.get(run)
         if call is not None and not call.aborted and (not mark or call.identity == what):
@@ -90,10 +90,10 @@ class ModelCalls:
     async def make(
         self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
     ) -> ModelOutcome | None:
-        """Calls the model once `confirm` lets it; returns the outcome as an arrival, or None when the call was aborted
+        """Call the model once `confirm` allows it; return the outcome as an arrival, or None when the call was aborted
         or is Needless.
 
-        At the run's deadline its timer is the outcome: the record that tells of it may wait for a place behind calls
+        At the run's deadline its timer is the outcome: the record of the deadline may wait for a place behind calls
         that hang, this one among them.
         """
         task = asyncio.current_task()
@@ -106,7 +106,7 @@ class ModelCalls:
         except Needless:
             return None
         except asyncio.CancelledError:
-            # An abort ends the call alone; whoever else cancelled means the whole task.
+            # An abort ends the call alone; any other cancellation means the whole task.
             if call.aborted and task.uncancel() == 0:
                 return late if call.late else None
             raise
@@ -236,7 +236,7 @@ class AnswerPieces:
         self._held = ""
 
     def next(self, piece: Delta) -> Delta | None:
-        """The delta that tells the piece; None while nothing is to be told."""
+        """Return the delta to send for the piece; None while there is nothing to send."""
         if not self._is_told:
             return None
         self._held += piece.text

@@ -1,4 +1,4 @@
-"""Which queue a record belongs in while an agent's revisions share its runs: that of the revision of its run."""
+"""The queue to which a record belongs while an agent's revisions share its runs: that of the revision of its run."""
 
 from collections.abc import Callable, Collection
 
@@ -28,7 +28,7 @@ class RevisionQueue:
         rollout: Callable[[], Rollout | None] = lambda: None,
         live: Callable[[], Collection[str]] = frozenset,
     ) -> None:
-        """`live` tells the revisions of the agent that have a live replica."""
+        """`live` returns the revisions of the agent that have a live replica."""
         self._revision = revision
         self._rollout = rollout
         self._live = live
@@ -36,8 +36,8 @@ class RevisionQueue:
     def check(self, run: Run, record: Record, slot: int, deliveries: int) -> None:
         """Raise Elsewhere for a record that is to be passed on; `slot` is the queue that it came from.
 
-        A run that has ended, or that nobody knows the revision of, is anybody's. A task in the queue of a revision has
-        been given to it: another choice would have it go round when weights change.
+        Any revision may handle a run that has ended, or whose revision is unknown. A task in the queue of a revision
+        has been given to it: another choice would have it go round when weights change.
         """
         rollout = self._rollout()
         if rollout is None or run.phase is Phase.DONE:
@@ -48,7 +48,7 @@ class RevisionQueue:
         if owner.revision != self._revision:
             raise Elsewhere(owner.slot)
         if slot == 0 and deliveries > 1:
-            # Whoever had it may have died after passing it on: so that one queue has it, and not two.
+            # The earlier worker may have died after passing it on: this keeps it in one queue, not two.
             raise Elsewhere(owner.slot)
 
     def _owner(self, rollout: Rollout, run: Run, record: Record, slot: int) -> Share | None:

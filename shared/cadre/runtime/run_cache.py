@@ -51,7 +51,7 @@ class CachedRun:
         return cached
 
     def accounted_at(self, record_id: str) -> int:
-        """Return the sequence of the entry that accounts for the record; 0 if there is none."""
+        """Return the sequence of the entry that accounts for the record; 0 if no entry does."""
         return self._places.get(record_id, 0)
 
     def appended(self, appended: Appended, cause: str, at: float) -> None:
@@ -179,7 +179,7 @@ class PinnedPrompts:
     def __init__(self, own: Prompts, blobs: Blobs | None = None) -> None:
         self.own = own
         self.ref = ""
-        """Where runs that begin now find `own` again; "" before they are stored."""
+        """The reference under which new runs find `own` again; "" before they are stored."""
         self._blobs = blobs
         self._known = Recent[str, Prompts](MOST_PROMPTS)
 

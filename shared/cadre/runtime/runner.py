@@ -29,9 +29,9 @@ log = logging.getLogger("cadre.runner")
 NO_PRICES = Prices()
 
 KNOWN_SECONDS = 2.0
-"""How old the knowledge may be that a model call is this worker's when it is sent. A worker gives a sign of life each
-second, and is taken for dead after an ack wait (4 s) without one: up to here nobody can have taken the call over who
-had not begun to before."""
+"""The greatest age of the knowledge that a model call is this worker's when it is sent. A worker gives a sign of life
+each second, and is taken for dead after an ack wait (4 s) without one: within this time no other worker can have newly
+taken over the call."""
 
 
 class Runner:

@@ -39,7 +39,7 @@ class JsonOutput(NamedTuple):
 
 
 def to_json(output: Any, most_bytes: int | None = None) -> JsonOutput:
-    """Convert a value to JSON, whatever it is. Files, bytes, images and sound become `{"$file": {…}}`; any other value
+    """Convert any value to JSON. Files, bytes, images and sound become `{"$file": {…}}`; any other value
     that JSON does not have becomes its text, and so does what is nested too deeply.
 
     Args:

@@ -75,7 +75,7 @@ Served = AgentDefinition | AgentSpec | Path | str
 def serve(
     *agents: Served | Sequence[Served], settings: Settings | None = None, model: Model | None = None
 ) -> None:
-    """Serve one agent or several, given one by one or as a list, until the process is told to stop; without `settings`
+    """Serve one agent or several, given one by one or as a list, until the process is stopped; without `settings`
     with those of the environment and, where that names no NATS server, at the one of the `cadre up` of the current
     folder. Their tools are served by `cadre tools`; `cadre up FILE.py` serves both.
 
@@ -142,7 +142,7 @@ def tight_context(spec: AgentSpec, prompts: Prompts) -> str | None:
 
 
 def _with_model_name(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
-    """The spec as its runs keep it: a journal tells which model was asked, also of calls that nobody answered."""
+    """Return the spec as its runs keep it: a journal names the requested model, even for calls without an answer."""
     model = msgspec.structs.replace(spec.model, name=spec.model.name or settings.name)
     return msgspec.structs.replace(spec, model=model)
 
@@ -348,8 +348,8 @@ class AgentHosts:
 
 
 def prompt_tokens(spec: AgentSpec, prompts: Prompts) -> int:
-    """Tokens of the first request, less its task and whatever it is offered; 0 for an agent that begins otherwise than
-    by asking its model."""
+    """Return the tokens of the first request without its task and tools; 0 for an agent that does not begin by asking
+    its model."""
     spec = msgspec.structs.replace(spec, memory=MemorySpec())
     run = Run(id="first", tree="first")
     task = Task(id="first:task", tree=run.tree, run=run.id, at=0.0, agent=spec.name, task="")

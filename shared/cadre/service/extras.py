@@ -1,4 +1,4 @@
-"""Which packages an installation lacks for its services, and the command that installs them."""
+"""The packages that an installation lacks for its services, and the command that installs them."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ _MODULES = {
     "scripted-model": ("starlette",),
     "tracer": ("opentelemetry.exporter.otlp.proto.http",),
 }
-"""What each service, and `cadre tools --mcp`, imports beyond the packages that every installation has."""
+"""The modules that each service, and `cadre tools --mcp`, imports beyond the packages that every installation has."""
 
 OF_UP = ("gateway", "sandbox", "scripted-model")
 """Services whose packages the extra `up` installs."""

@@ -1,8 +1,8 @@
-"""What the children of a service get of its network connections, its event loop and its signal handlers: nothing.
+"""Keep network connections, event loop and signal handlers of a service out of its forked children.
 
 Tools may fork: a pool of processes, a daemon. A child that held the sockets of its service would keep the service's
 port taken and its connection to NATS half alive after the service itself was killed, and messages would go there. One
-that had its handlers would hand a SIGTERM of its own to the service, and not end.
+that had its handlers would pass its SIGTERM on to the service, and not end.
 """
 
 import os
@@ -15,7 +15,8 @@ from collections.abc import Collection
 _DESCRIPTORS = "/dev/fd"
 
 _LOOPS = {f"anon_inode:[{kind}]" for kind in ("eventpoll", "io_uring")}
-"""Where an event loop waits, as Linux names it. Parent and child would share it: a child cannot go on with the loop."""
+"""Linux's names for the file on which an event loop waits. Parent and child would share it: a child cannot use the
+loop."""
 
 
 _STOPPING = {signal.SIGTERM, signal.SIGINT}
@@ -56,7 +57,7 @@ def _let_go() -> None:
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in map(int, os.listdir(_DESCRIPTORS)):
         if _is_network(descriptor) or _is_loop(descriptor):
-            # Not closed: an object of the parent's, once freed here, would close whatever has the number by then.
+            # Not closed: an object of the parent's, once freed here, would close the file that has the number by then.
             os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)
 

@@ -81,13 +81,13 @@ class Called(NamedTuple):
 
 
 def run(name: str, settings: Settings, start: Start, agents: Sequence[str] = ()) -> int:
-    """Runs a service on the account of its settings until it is told to stop; returns the exit status. `agents` are
+    """Run a service on the account of its settings until it is stopped; return the exit status. `agents` are
     those that it hosts."""
     return run_serving(Called(name, agents), settings, lambda process: ServedAccount(process, start))
 
 
 def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:
-    """Runs what `serve` makes until it is told to stop; returns the exit status."""
+    """Run what `serve` makes until it is stopped; return the exit status."""
     configure_logging(called.service, settings.instance_name(), settings.log_level, settings.log_format)
     log_stdout_too()
     try:
@@ -98,7 +98,7 @@ def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProc
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(called, settings, metrics, serve, listener, bounds))
     except CadreError as error:
-        # One line in the form of all errors of the command line, for whoever started it from there.
+        # One line in the form of all errors of the command line, for users who started it from there.
         cannot = "go on" if isinstance(error, ConnectionGivenUp | HttpServerEnded) else "start"
         print(
             f"cadre: {called.name} cannot {cannot}: {' '.join(str(error).split())}",
@@ -111,7 +111,7 @@ def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProc
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
-    except ImportError:  # not to be had on Windows
+    except ImportError:  # not available on Windows
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
@@ -276,7 +276,7 @@ def bounded_protocol(bounds: HttpBounds) -> type[asyncio.Protocol]:
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is closed when its peer has too many, or sends too slowly: it is told so (503, 408) first."""
+    """A connection that is closed when its peer has too many, or sends too slowly: it answers 503 or 408 first."""
 
     limits: ClassVar[HttpBounds]
     peers: ClassVar[Counter[str]]
@@ -286,7 +286,7 @@ class BoundedConnection(H11Protocol):
     _is_refused = False
     _timer: asyncio.TimerHandle | None = None
     _awaited: tuple[RequestResponseCycle | None, bool] | None = None
-    """What the timer is for: the head of a request, or the body of the one in work (True)."""
+    """The target of the timer: the head of a request, or the body of the current one (True)."""
     _received_bytes = 0
     """Since the timer was set."""
 

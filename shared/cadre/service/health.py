@@ -19,7 +19,7 @@ class HealthAnswer(NamedTuple):
 
 
 class Unready(NamedTuple):
-    """Why a process cannot work at the moment."""
+    """The reason why a process cannot work at the moment."""
 
     code: str
     """Stable, for programs."""

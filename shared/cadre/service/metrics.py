@@ -28,7 +28,7 @@ class Measuring:
     """Reads the metrics of a process when they are asked for, and sends them at intervals.
 
     `read` returns the figures of the moment; those that cannot be read now are left out. To a receiver each of the
-    `agents` that the process hosts is a service of its own name.
+    `agents` that the process hosts is a service with the agent's name.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from cadre.errors import SetupError
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _MAKE_BLOCK_DEVICE, _REFER = 1 << 11, 1 << 13
 _ENOUGH = 2
-"""Earlier versions let nobody move files between folders."""
+"""Earlier versions do not allow moving files between folders."""
 
 _PATH_BENEATH = 1
 _PR_SET_NO_NEW_PRIVS = 38

@@ -1,4 +1,4 @@
-"""What a service works with on one NATS account, and what it adds to its process."""
+"""The resources of a service on one NATS account, and the parts that it adds to its process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger("cadre.service")
 
 
 class Part(Protocol):
-    """What a service adds to the frame."""
+    """A part that a service adds to the frame."""
 
     @property
     def app(self) -> AsgiApp | None:
@@ -57,7 +57,7 @@ class Telling(Protocol):
 
 @runtime_checkable
 class Measured(Protocol):
-    """A part that has figures of its own for whoever reads the metrics."""
+    """A part that adds its own figures to the metrics."""
 
     async def samples(self) -> list[Sample]:
         """As they are now. Raises BusUnavailable."""
@@ -87,7 +87,7 @@ class Together:
 
 
 class Opening:
-    """What a part waits for before it works: /readyz tells it until then."""
+    """The condition for which a part waits before it works: /readyz reports it until then."""
 
     def __init__(self) -> None:
         self.lacks = "starting"
@@ -98,7 +98,7 @@ class Opening:
 
 
 class Platform(NamedTuple):
-    """What the frame gives to a part."""
+    """The resources that the frame gives to a part."""
 
     settings: Settings
     nc: NatsClient

@@ -31,7 +31,7 @@ TIER = "process"
 
 
 class ProgramHost:
-    """What runs an agent's program, as a part of its process (`cadre.service.platform.Part`).
+    """The runner of an agent's program, as a part of its process (`cadre.service.platform.Part`).
 
     Args:
         folder: that of the agent's file, which the paths in its section are relative to.

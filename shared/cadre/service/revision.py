@@ -24,10 +24,10 @@ _HEX_DIGITS = 12
 
 
 def revision_of(spec: AgentSpec, prompts: Prompts) -> str:
-    """Digest of the spec and of the texts of its prompts, wherever their file lies.
+    """Return the digest of the spec and of the texts of its prompts, wherever their file lies.
 
-    Tools count by their names: their schemas are those of whoever serves them, journaled with each run's toolset, and
-    have a digest of their own (`schemas_of`).
+    Tools count by their names: their schemas come from the services that offer them, are journaled with each run's
+    toolset, and have a separate digest (`schemas_of`).
     """
     fields = msgspec.json.encode(msgspec.structs.replace(spec, prompts=None), order="deterministic")
     digest = hashlib.sha256(hashlib.sha256(fields).digest() + hashlib.sha256(prompts.encoded).digest())

@@ -23,7 +23,7 @@ CLOSE_WITHIN = 3.0
 
 
 class ServiceProcess(NamedTuple):
-    """What a process gives to what it serves."""
+    """The resources that a process gives to what it serves."""
 
     name: str
     settings: Settings
@@ -34,7 +34,7 @@ class ServiceProcess(NamedTuple):
 
 
 class Serving(Protocol):
-    """What a process serves from its start to its end."""
+    """A service of a process, from its start to its end."""
 
     async def open(self) -> None:
         """Return once it works. Raises CadreError when it cannot."""
@@ -45,11 +45,11 @@ class Serving(Protocol):
         ...
 
     def about(self) -> dict[str, str]:
-        """Return what /readyz tells beside."""
+        """Return additional fields for /readyz."""
         ...
 
     async def samples(self) -> list[Sample]:
-        """Figures of its own. Raises CadreError."""
+        """Return its own figures. Raises CadreError."""
         ...
 
     def front(self, app: AsgiApp) -> AsgiApp:

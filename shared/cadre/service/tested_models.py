@@ -1,4 +1,4 @@
-"""What `cadre model test` found out in this folder, kept for `model.calls: auto`: `.cadre/models.json`."""
+"""The findings of `cadre model test` in this folder, kept for `model.calls: auto`: `.cadre/models.json`."""
 
 from pathlib import Path
 

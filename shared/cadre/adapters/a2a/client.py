@@ -27,10 +27,10 @@ MOST_ANSWER_BYTES = 64 * 1024 * 1024
 """The largest answer that is read."""
 
 _REQUEST_SECONDS = 120.0
-"""How long an answer may take: agents that do not answer at once do all their work in it."""
+"""The timeout of a request: an agent that does not answer at once does all its work within it."""
 _CONNECT_SECONDS = 10.0
 _CARD_SECONDS = 300.0
-"""How long a card counts."""
+"""The time for which a card is valid."""
 _INTERNAL_ERROR = -32603
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
 _NOT_TAKEN = (425, 429)
@@ -213,7 +213,7 @@ class A2ATasks:
         self._client = client
 
     async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
-        """Send a message. Raises CallInterrupted when nobody knows whether it has arrived."""
+        """Send a message. Raises CallInterrupted when it is unknown whether it has arrived."""
         parts = await message_of(ctx, message.text, message.data, message.images)
         said = {"messageId": message.id, **message.task, **parts}
         if ctx.deliveries > 1 and not await self._knows_messages():
@@ -247,7 +247,7 @@ class A2ATasks:
         try:
             return await self._client.knows_messages()
         except (RemoteAgentUnreachable, RemoteRefused):
-            return False  # nobody says so
+            return False  # unknown
 
 
 MOST_INLINE_BYTES = 32 * 1024

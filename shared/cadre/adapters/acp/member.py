@@ -1,4 +1,4 @@
-"""A program as a member of a team: its tasks, each with a process of its own."""
+"""A program as a member of a team: its tasks, each with its own process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cadre.tools.files import File
 _MOST_INLINE_BYTES = 32 * 1024
 _MOST_AT_THE_END = 400
 _GRACE_SECONDS = 60.0
-"""How much longer than its run a process may live, should nobody end it."""
+"""The time that a process may outlive its run if nothing ends it."""
 
 
 class Member:
@@ -108,7 +108,7 @@ class Member:
         return {"lost": f"another process of {self._spec.name} has its tasks"}
 
     def _told(self, work: ProgramTask) -> dict[str, Any]:
-        """The fields of the `RemoteTask`. Raises CallInterrupted when nobody can know them."""
+        """The fields of the `RemoteTask`. Raises CallInterrupted when they cannot be known."""
         record, about = work.record, _about(work)
         match record.phase:
             case "unknown":

@@ -53,7 +53,7 @@ class ProgramRefused(CadreError):
 
 
 class ProgramListener(NamedTuple):
-    """Who hears the program."""
+    """The receiver of what the program sends."""
 
     updated: Callable[[Json], None]
     asked: Callable[[Json, list[Json]], Awaitable[str | None]]
@@ -66,7 +66,7 @@ class _Ears:
     def __init__(self, client: ProgramListener) -> None:
         self._client = client
         self.is_deaf = False
-        """A session that is loaded tells all that was."""
+        """True while a session is loaded, which sends all its past updates again."""
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         if not self.is_deaf:
@@ -84,11 +84,11 @@ class _Ears:
 
 
 class ProgramTurn(NamedTuple):
-    """How a prompt has ended."""
+    """The end of a prompt."""
 
     stop: str
     tokens: tuple[int, int] | None
-    """Input and output of the session, as far as the program tells."""
+    """Input and output tokens of the session, as far as the program reports them."""
 
 
 class Program:

@@ -1,4 +1,4 @@
-"""What an executor knows of the tasks of a program, in a folder that outlives it."""
+"""The tasks of a program as an executor knows them, in a folder that outlives it."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ import msgspec
 from cadre.protocol.usage import Usage
 
 _KEPT_SECONDS = 30 * 86_400.0
-"""How long a task is known that nothing was written of."""
+"""The time for which a task is kept after its last write."""
 
 
 class Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -29,7 +29,7 @@ class Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PermissionRuling(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a person has said to it."""
+    """A person's answer to a permission request."""
 
     asked: Asked
     is_yes: bool
@@ -37,7 +37,7 @@ class PermissionRuling(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 Phase = Literal["queued", "prompted", "asking", "over", "unknown"]
-"""Nothing was sent to the program; something was; it waits for a person; its end is known; nobody knows it."""
+"""Nothing was sent to the program; something was; it waits for a person; its end is known; its end is unknown."""
 
 
 class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -52,13 +52,13 @@ class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     phase: Phase = "queued"
     session: str = ""
     reopens: Literal["", "load", "resume"] = ""
-    """How the program opens a session again; "" when it cannot."""
+    """The method by which the program reopens a session; "" when it cannot."""
     deaths: int = 0
     asked: list[Asked] = []
     rulings: list[PermissionRuling] = []
-    """Given to permissions that nobody waits for any more: the program asks again."""
+    """Answers to permission requests that no longer wait: the program asks again."""
     words: list[str] = []
-    """What it is yet to be told."""
+    """Messages that the program has not received yet."""
     tokens: tuple[int, int] = (0, 0)
     """Input and output, as the program counts them."""
     usage: Usage = Usage()

@@ -66,7 +66,7 @@ class Terms(NamedTuple):
     name: str
     permissions: Permissions
     seconds: float | None
-    """How long a process may live."""
+    """The longest lifetime of a process."""
     launch: Callable[[], Launch]
     """Raises SetupError."""
     save: Callable[[TaskRecord], None]
@@ -96,7 +96,7 @@ class ProgramTask:
             self._driving = asyncio.create_task(self._drive(), name=f"{self._terms.name} {record.task}")
 
     async def cancel(self) -> None:
-        """End the task: the program is told, and killed when it does not obey."""
+        """End the task: ask the program to cancel it, and kill the program when it does not."""
         self._is_cancelled = True
         for waiting, _ in self._waiting.values():
             if not waiting.done():
@@ -262,7 +262,7 @@ class ProgramTask:
         )
 
     def _choice(self, ruling: PermissionRuling, options: list[Json]) -> str | None:
-        """The option that says it; words that no option says are told in a prompt of their own."""
+        """Return the option that matches the ruling; words that no option expresses are sent in a separate prompt."""
         word = ruling.feedback.strip()
         for option in options:
             if word and word.lower() in (str(option["optionId"]).lower(), str(option["name"]).lower()):
@@ -299,7 +299,7 @@ class Activity:
 
     def __init__(self) -> None:
         self._name = secrets.token_hex(4)
-        """Tells its cursors from those of an earlier process."""
+        """A name that distinguishes its cursors from those of an earlier process."""
         self._items: list[Json] = []
         self._dropped = 0
         self._open: Json | None = None

@@ -91,7 +91,7 @@ class Rounds:
             raise CallInterrupted(f"task {call.task} of the server: {error}") from error
 
     async def give_up(self, call: CallSoFar) -> None:
-        """Tell the server that nobody awaits the call any more. Raises McpToolError."""
+        """Inform the server that the call is no longer awaited. Raises McpToolError."""
         if call.task:
             await self._request(lambda session: session.cancel_task(call.task), may_repeat=True)
 
@@ -186,16 +186,16 @@ class CallSoFar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The progress of a call."""
 
     since: float
-    """When it was begun, Unix seconds."""
+    """The time at which it began, in Unix seconds."""
     task: str = ""
     """The server's task; else it is to be sent again, with the answers."""
     request_state: str | None = None
-    """What the server wants to read then."""
+    """The state that the server expects back with the answers."""
     questions: dict[str, Question] = {}
-    """Those that nobody has answered."""
+    """The unanswered questions."""
     answers: dict[str, ElicitationAnswer] = {}
     quiet: int = 0
-    """How often the task was asked for in vain."""
+    """The number of requests for the task that brought nothing."""
     away_since: float | None = None
 
     def asked(self, answer: PersonsAnswer) -> CallSoFar:

@@ -47,15 +47,15 @@ INSTALL = "MCP servers need the package mcp, which is not installed: pip install
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before the next try to connect."""
 _URGENT_SECONDS = 1.0
-"""Likewise, at most, while a call waits for the server."""
+"""The longest pause before the next try while a call waits for the server."""
 _STEADY_SECONDS = 30.0
-"""A session that lasted so long counts as a success: after its end the pauses begin anew."""
+"""A session that lasted this long counts as a success: after its end the pauses start from the shortest again."""
 _LOOK_SECONDS = 30.0
 """Between two listings of the tools, for servers that do not tell of changes, or are gone without a word."""
 WAIT_SECONDS = 60.0
-"""How long a call waits for a server that is not there."""
+"""The time that a call waits for an absent server."""
 _TRIES = 3
-"""How often a call that may be repeated is sent to a server that dies in it."""
+"""The number of times that a repeatable call is sent to a server that dies during it."""
 
 
 class McpServer:
@@ -66,7 +66,7 @@ class McpServer:
         self.spec = spec
         self.tools: list[McpTool] = []
         self.trouble: str | None = "not connected yet"
-        """Why it cannot be called now; None when it can."""
+        """The reason why it cannot be called now; None when it can."""
         self._tie = tie
         self._session: McpSession | None = None
         self._connected = asyncio.Event()
@@ -144,7 +144,7 @@ class McpServer:
             if self._stopping.is_set() or session.lost.is_set():
                 return
             if self._calls and not session.changed.is_set():
-                continue  # one that works on a call may not be able to answer beside it
+                continue  # a server that works on a call may not be able to answer anything else
             session.changed.clear()
             before = [tool.card for tool in self.tools]
             try:
@@ -175,7 +175,7 @@ class McpServer:
     # --- calls
 
     async def call(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Has the server run the tool. Raises McpToolError, and CallInterrupted when nobody knows whether it did."""
+        """Have the server run the tool. Raises McpToolError, and CallInterrupted when it is unknown whether it did."""
 
         async def request(send: Callable[[McpSession], Awaitable[T]], *, may_repeat: bool = False) -> T:
             return await self._request(tool, context, send, may_repeat=may_repeat)
@@ -296,7 +296,7 @@ async def _wait_for_any(*events: asyncio.Event, seconds: float) -> None:
 
 
 def value_of(result: CallToolResult) -> Any:
-    """Structured content where there is some, else the text; pictures, sound and resources beside it are files."""
+    """Return the structured content if there is any, else the text; pictures, sound and resources become files."""
     blocks = [_value(block) for block in result.content]
     if result.structured_content is None:
         texts = [value for value in blocks if isinstance(value, str)]

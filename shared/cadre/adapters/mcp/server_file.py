@@ -23,12 +23,13 @@ SUFFIXES = (".json", ".yaml", ".yml")
 """Endings of the files of MCP servers."""
 
 RUN_VALUES = {"user", "session", "id", "tree"}
-"""What headers may name of the run whose call they go with, as `${run:NAME}`."""
+"""The values of the calling run that headers may name as `${run:NAME}`."""
 _OF_RUN = re.compile(r"\$\{run:([^{}]*)\}")
 
 
 class ToolEffects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file says of tools, whatever their server says of them; None leaves it open."""
+    """The effects of tools according to a file, which override those that their server declares; None leaves it
+    open."""
 
     read_only: bool | None = None
     idempotent: bool | None = None
@@ -51,7 +52,7 @@ class ToolEffects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class OneTool(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file says of one tool, by its name at the server."""
+    """A file's entry for one tool, by its name at the server."""
 
     name: str = ""
     """The name for models, without any prefix; empty derives it from the server's."""
@@ -59,7 +60,7 @@ class OneTool(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CadreSection(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file says of a server for Cadre alone: the section `cadre` of its entry."""
+    """The part of a server's entry that is for Cadre alone: its section `cadre`."""
 
     prefix: str | None = None
     """Set before the names of its tools; None is the server's name and `_`."""
@@ -68,7 +69,7 @@ class CadreSection(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields
     trust: bool = False
     """The server's annotations are believed."""
     resources: bool = False
-    """A tool is offered beside them that reads the server's resources."""
+    """True if an additional tool is offered that reads the server's resources."""
     tools: dict[str, OneTool] = {}
 
 
@@ -91,7 +92,7 @@ class _ServerDocument(msgspec.Struct, frozen=True):
 
 
 class Endpoint(NamedTuple):
-    """Where a server is, with all references resolved: nothing of it may be shown or stored."""
+    """The address of a server with all references resolved: nothing of it may be shown or stored."""
 
     name: str
     url: str
@@ -117,9 +118,9 @@ class ServerSpec(NamedTuple):
     name: str
     entry: ServerEntry
     folder: Path
-    """What its paths are relative to."""
+    """The folder to which its paths are relative."""
     where: str
-    """How errors name it."""
+    """The name that errors use for it."""
 
     @property
     def prefix(self) -> str:
@@ -131,8 +132,8 @@ class ServerSpec(NamedTuple):
         return any(fnmatchcase(tool, pattern) for pattern in self.entry.cadre.allow)
 
     def endpoint(self) -> Endpoint:
-        """Return where the server is now: variables and secret files are read anew each time. A header that needs what
-        only a run has is left out.
+        """Return the current endpoint: variables and secret files are read again each time. A header that needs a value
+        that only a run has is left out.
 
         Raises SetupError, also for a command that is not there.
         """
@@ -174,7 +175,7 @@ class ServerSpec(NamedTuple):
             name, mark, default = reference.partition(":-")
             if not values[name] and not mark:
                 raise SetupError(f"{self.where}: headers.{header}: the run has no {name}")
-            # Whoever names it begins no reference with it, no other header and no path out of its folder.
+            # A quoted name can start no reference and no other header, and leads to no path outside its folder.
             return quote(values[name], safe="@") or default
 
         found = {

@@ -49,7 +49,7 @@ class ServersTask(Result):
 
 
 class BegunTask(Result):
-    """What a call is answered with that goes on as a task."""
+    """The answer to a call that continues as a task."""
 
     result_type: Literal["task"] = "task"
     task_id: str
@@ -75,7 +75,7 @@ class TasksExtension(ClientExtension):
     identifier = "io.modelcontextprotocol/tasks"
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
-        """The one result that it adds; whoever calls a tool goes on with it."""
+        """Return the one result that it adds; the caller of a tool continues with it."""
         return (ResultClaim(result_type="task", model=BegunTask, resolve=_not_here),)
 
 
@@ -110,7 +110,7 @@ _LAST_EVENT_HEADER = "last-event-id"
 _request_headers: ContextVar[Mapping[str, str]] = ContextVar("mcp_headers_of_request")
 """Headers of the request whose answer this task reads."""
 _AWAY = (502, 503, 504)
-"""Statuses of a proxy behind which nobody is."""
+"""Statuses of a proxy with no server behind it."""
 
 Progress = ProgressFnT
 
@@ -189,7 +189,7 @@ class McpSession:
         answers: dict[str, Any] | None = None,
         state: str | None = None,
     ) -> CallAnswer:
-        """Has the tool run; when cancelled, tells the server. Answers and state are those of a call that the server
+        """Have the tool run; when cancelled, inform the server. Answers and state are those of a call that the server
         has asked questions about. Raises SessionLost, NotSent, Refused."""
 
         async def send() -> Any:
@@ -246,14 +246,14 @@ class McpSession:
             yield self
 
     async def listen(self) -> None:
-        """Hears of changes to the tools as servers of 2026 tell them, for as long as the session lasts."""
+        """Listen for changes to the tools as servers of 2026 announce them, for as long as the session lasts."""
         with contextlib.suppress(ListenNotSupportedError, MCPError, TimeoutError):
             while True:
                 with contextlib.suppress(SubscriptionLost):
                     async with self._client.listen(tools_list_changed=True) as events:
                         async for _ in events:
                             self.changed.set()
-                # What was told meanwhile was missed; whether the server is still there comes out as well.
+                # Changes announced in the meantime were missed; listing also shows whether the server is still there.
                 self.changed.set()
                 await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
 
@@ -264,7 +264,7 @@ class McpSession:
         except MCPError as error:
             if error.code not in _LOST:
                 raise Refused(error.message) from error
-            # Over HTTP it may have been this one request: the tools are listed anew, which tells.
+            # Over HTTP only this one request may be lost: listing the tools again shows it.
             self.changed.set()
             raise (NotSent if error.code == NOT_SENT else SessionLost)(error.message) from error
         except pydantic.ValidationError as error:
@@ -382,7 +382,7 @@ async def _logged_errors(endpoint: Endpoint) -> AsyncIterator[TextIO]:
 
 
 def _nothing() -> None:
-    """Over HTTP the end of the stream tells nothing: what is lost are single requests."""
+    """Ignore the end of a stream over HTTP: only single requests are lost."""
 
 
 def _place(endpoint: Endpoint) -> str:
@@ -400,8 +400,8 @@ async def _watched(
 async def _refuse_in_call(
     context: ClientRequestContext, params: mcp_types.ElicitRequestParams
 ) -> mcp_types.ErrorData:
-    """Without it the package does not declare to servers of 2026 that they may ask; one of before is told that it may
-    not, and asks all the same."""
+    """Refuse a question within a call. Without this function the package does not declare to servers of 2026 that they
+    may ask; an older server, which learns that it may not, asks all the same."""
     text = "elicitation was not declared: questions are answered to servers that speak the protocol of 2026-07-28"
     return mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=text)
 
@@ -425,8 +425,8 @@ class _HttpClient(httpx2.AsyncClient):
     """Turns failures of one request into its JSON-RPC error: the package would end the whole session over them."""
 
     missed_probe = False
-    """Nobody was there to say which versions of the protocol the server speaks: that it is an old one does not
-    follow, though the package takes it for one."""
+    """True if nothing answered the question which versions of the protocol the server speaks. It need not be an old
+    server, although the package assumes that it is."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
@@ -529,8 +529,8 @@ class Outgoing:
 
 
 def _declare_what_is_done(message: SessionMessage) -> None:
-    """The package declares all of elicitation as soon as there is an answer to any. Servers of before 2026 ask within
-    the call, which nobody can hold open until a person is there; and nobody opens the URL of a question."""
+    """The package declares all of elicitation as soon as there is an answer to any. Servers from before 2026 ask within
+    the call, which cannot stay open until a person is there; and the URL of a question is never opened."""
     params: dict[str, Any] = getattr(message.message, "params", None) or {}
     if getattr(message.message, "method", "") == _INITIALIZE:
         params["capabilities"].pop("elicitation", None)
@@ -576,7 +576,8 @@ class VersionProbe:
             self._answered.set()
 
     async def late_answer(self) -> mcp_types.DiscoverResult | None:
-        """The answer that the package did not wait for; None where there is none, or one of a server of before 2026."""
+        """Return the answer that the package did not wait for; None if it is missing or from a server from before
+        2026."""
         if not self._was_given_up:
             return None
         with contextlib.suppress(TimeoutError):

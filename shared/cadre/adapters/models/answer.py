@@ -82,14 +82,14 @@ class ModelAnswer:
         self._others: list[str] = []
         """The text of the other choices."""
         self._answer_passed = ""
-        """What was passed on of the argument of `final_answer`."""
+        """The part of the argument of `final_answer` that was passed on."""
         self._usage = SentUsage()
         self._annotations: list[Any] = []
         self._kept = KeptParts()
         self._model = self._id = ""
         self._clock = clock
         self.first_at: float | None = None
-        """When, by the clock, the first piece of text, thought or call came."""
+        """The clock's time at the first piece of text, thought or call."""
         self._finish = ""
         self._blanks, self._check_at, self._blank_end = 0, _MOST_BLANKS, False
         self._ended = False
@@ -262,7 +262,8 @@ class ModelAnswer:
 
 
 def _answer_in(arguments: str) -> str:
-    """The beginning of the argument `answer` in the beginning of a call's arguments; "" where it is none or no text."""
+    """Return the beginning of the argument `answer` in a call's incomplete arguments; "" if it is missing or no
+    text."""
     try:
         read = jiter.from_json(
             arguments.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").encode(),

@@ -10,7 +10,7 @@ MIN_PAUSE_SECONDS = 0.05
 """Between two pieces of text that are passed on."""
 
 EndOf = Callable[[str], int | None]
-"""Return where a text ends for certain, whatever may follow; None: it may go on."""
+"""A function that returns the position where a text certainly ends, regardless of what follows; None: it may go on."""
 
 
 class AnswerText:
@@ -36,10 +36,10 @@ class AnswerText:
         self._on_text = on_text
         self._clock = clock
         self._text = ""
-        """What was joined of the text; the pieces that came since are in `_pieces`."""
+        """The joined part of the text; later pieces are in `_pieces`."""
         self._pieces: list[str] = []
         self._told = ""
-        """What was passed on."""
+        """The text that was passed on."""
         self._passed_at = float("-inf")
         self.is_over = False
         """More than blanks stood behind the end of the text when it was last passed on."""

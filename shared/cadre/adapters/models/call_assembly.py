@@ -1,4 +1,4 @@
-"""Puts the tool calls of one answer together from the pieces in which an endpoint sends them. Pure.
+"""Assemble the tool calls of one answer from the pieces in which an endpoint sends them. Pure.
 
 A piece may bring an index, an id, a part of a name and a part of the arguments. Endpoints leave out, repeat and change
 each of them, so a piece is put to a call by these rules, the first that holds:
@@ -9,7 +9,7 @@ each of them, so a piece is put to a call by these rules, the first that holds:
 | has an index that a call has | the call there that has its id, else the last call there |
 | has an id that a call has, and no new index with a name | that call |
 | has a new index | a new call |
-| has neither | the last call, or a new one where there is none |
+| has neither | the last call, or a new one if there is no call |
 
 A call that was found this way is *whole* once its arguments are a JSON value with all its brackets. A piece that
 brings a name begins another call instead of continuing the one found, if
@@ -48,10 +48,10 @@ At the end each call is read:
 A call repeats the one before it when names and arguments are equal and the ids are too, or one has none. Another id
 makes another call, unless the first came in pieces and the second in one: that is the whole call, repeated at the end.
 
-A call without a name is given with an empty one, and is never made. A name is stripped of blanks and of what
-follows `<|` in it; a prefix such as `functions.`, a number behind a colon, quotes and brackets are taken off where only
-the rest names a function that is on offer. A name that goes on with its arguments, `f{"a": 1}`, is cut in two where the
-call has none of its own.
+A call without a name is given with an empty one, and is never made. A name is stripped of blanks and of what follows
+`<|` in it; a prefix such as `functions.`, a number behind a colon, quotes and brackets are taken off where only the
+rest names a function that is on offer. A name that goes on with its arguments, `f{"a": 1}`, is cut in two if the call
+has no other arguments.
 """
 
 import json
@@ -159,7 +159,7 @@ class CallAssembly:
 
     @property
     def only(self) -> tuple[str, str] | None:
-        """The name and the arguments, so far, of the answer's one call; None where there are none or more."""
+        """Return the name and the arguments, so far, of the answer's only call; None for no call or several."""
         return (self._calls[0].name, self._calls[0].arguments) if len(self._calls) == 1 else None
 
     def done(self) -> list[AssembledCall]:

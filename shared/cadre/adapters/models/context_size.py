@@ -1,4 +1,4 @@
-"""How many tokens a model takes, as its endpoint's list of models tells."""
+"""The number of tokens that a model takes, from its endpoint's list of models."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _KEYS = (
     "max_input_tokens",
     "loaded_context_length",
 )
-"""What the size is called by llama.cpp, vLLM, OpenRouter, Groq, Mistral and others, in the order of trust."""
+"""The names of the size at llama.cpp, vLLM, OpenRouter, Groq, Mistral and others, most trusted first."""
 
 
 def listed_context(model: dict[str, Any]) -> int | None:
@@ -24,7 +24,7 @@ def listed_context(model: dict[str, Any]) -> int | None:
 
 
 def context_of(models: Any, name: str) -> int | None:
-    """The size of the model of this name in an endpoint's list; that of its one model, whatever that is called."""
+    """Return the size of the model with this name in an endpoint's list; if the list has one model, that model's."""
     listed = models.get("data") if isinstance(models, dict) else None
     found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     named = [one for one in found if one.get("id") == name] or (found if len(found) == 1 else [])

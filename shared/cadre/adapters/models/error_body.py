@@ -1,4 +1,4 @@
-"""Reads what an endpoint says of a failure, in whatever dress: the body of an HTTP status, an object in the middle of a
+"""Read an endpoint's account of a failure in any of its forms: the body of an HTTP status, an object in the middle of a
 stream, a field of a whole answer. Pure.
 
 | shape | endpoints |
@@ -19,7 +19,7 @@ stream, a field of a whole answer. Pure.
 | `{Response: {Error: {Code, Message}}}`, `{ResponseMetadata: {Error: {Code, Message}}}` | Tencent, Volcengine |
 | `{fault: {faultstring, detail: {errorcode}}}` | gateways of Apigee |
 
-Keys are read whatever the case of their letters.
+Keys are case-insensitive.
 """
 
 import json
@@ -84,7 +84,7 @@ class SentError(NamedTuple):
     wait: float | None = None
     """Seconds that it asks to wait."""
     generation: str | None = None
-    """What the model wrote, where the endpoint could not read a call in it."""
+    """The model's text, if the endpoint could not read a call in it."""
 
 
 def error_in(sent: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 END_OF_STREAM: Final = object()
-"""What stands for `[DONE]`, or for the end of a whole answer."""
+"""The marker for `[DONE]`, or for the end of a whole answer."""
 
 _SIGNS_OF_LIFE = ("ping", "heartbeat", "keep-alive", "keepalive")
 _FIELD = re.compile(r"(?:data|event|id|retry|error)?:|(?:data|event|id|retry)$")

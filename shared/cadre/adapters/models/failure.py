@@ -1,4 +1,4 @@
-"""What a model endpoint's failure means for the run, in one clear line."""
+"""The meaning of a model endpoint's failure for the run, in one clear line."""
 
 import os
 import re
@@ -79,7 +79,7 @@ _FILTER_WORDS = re.compile(
     r"|PROHIBITED_CONTENT|敏感内容",
     re.IGNORECASE,
 )
-"""What endpoints say when their filter refuses a request."""
+"""Words of endpoints whose filter refuses a request."""
 
 _EXHAUSTED_CODES = frozenset(
     (
@@ -119,7 +119,7 @@ _WRONG_REQUEST = re.compile(
     r"(?:unsupported|unknown|unrecognized) (?:request )?(?:parameter|argument|value)|cannot use tools with stream",
     re.IGNORECASE,
 )
-"""Words for a request that is wrong, whatever the status: some endpoints answer it with 500."""
+"""Words for a wrong request, with any status: some endpoints answer it with 500."""
 
 _FORM_WORDS = re.compile(
     r"response_?format|json_?schema|json_?object|json mode|structured|grammar", re.IGNORECASE
@@ -155,7 +155,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     wait: float | None = None
     """Seconds that it asks to wait."""
     generation: str | None = None
-    """What the model wrote, where the endpoint could not read a call in it."""
+    """The model's text, if the endpoint could not read a call in it."""
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -295,9 +295,9 @@ def _shows_images(sent: Mapping[str, Any]) -> bool:
 
 
 def may_refuse(name: str, refusal: Refusal) -> bool:
-    """Return whether the endpoint may refuse that parameter: it speaks of it, whatever the words are.
+    """Return whether the endpoint may refuse that parameter: its error mentions it, in any wording.
 
-    Of `tool_choice` no error speaks for another reason; `stop` is a word of its own.
+    No error mentions `tool_choice` for another reason; `stop` is also an ordinary word.
     """
     if refusal.status not in (400, 404, 422):
         return False
@@ -345,8 +345,8 @@ def _names(name: str, refusal: Refusal) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds; where the endpoint
-    tells its own time, a time that it names is by that."""
+    """Seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds; if the endpoint
+    reports its own time, a time that it names is relative to that."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if re.fullmatch(r"\d+(\.\d+)?", value):
@@ -447,7 +447,7 @@ def root_cause(error: BaseException) -> str:
     while inner is not None and id(inner) not in seen:
         seen.add(id(inner))
         if isinstance(inner, OSError) and inner.strerror:
-            # asyncio writes a text of its own into strerror; TLS and name lookup have errnos of their own.
+            # asyncio writes its own text into strerror; TLS and name lookup have their own errnos.
             if inner.errno is not None and (isinstance(inner, ConnectionError) or type(inner) is OSError):
                 return os.strerror(inner.errno).lower()
             return inner.strerror.lower()

@@ -15,7 +15,7 @@ import re
 from typing import Literal
 
 Ending = Literal["failed", "filtered", "too_long", "unread_call", "cut"]
-"""How an answer ended, other than whole."""
+"""The ways in which an incomplete answer ended."""
 
 _ENDINGS: dict[Ending, tuple[str, ...]] = {
     "failed": (

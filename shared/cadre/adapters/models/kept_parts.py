@@ -1,5 +1,5 @@
-"""What an endpoint sends beside the text and the calls of an answer, and wants back with it: reasoning in its fields,
-signatures of calls. It is kept as it came, put together from the pieces of a stream.
+"""The parts of an answer besides its text and calls that an endpoint wants back: reasoning in its fields, signatures of
+calls. They are kept as they came, assembled from the pieces of a stream.
 
 | what came | the item | what is in it |
 |---|---|---|

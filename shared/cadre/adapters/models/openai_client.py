@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import openai
 
 PLACEHOLDER_KEY = "none"
-"""Sent when there is no key: the client wants one, servers on one's own machine do not."""
+"""Sent when there is no key: the client requires one, local servers do not."""
 
 
 class EndpointRefused(Exception):
@@ -95,7 +95,7 @@ class OpenAIClient:
         await self._opened()
 
     async def close(self) -> None:
-        """Close the connections; the next request opens them anew."""
+        """Close the connections; the next request reopens them."""
         if self._client is not None:
             await self._client.close()
             self._client = None
@@ -127,7 +127,7 @@ class OpenAIClient:
             max_retries=0,
             timeout=openai.Timeout(self._seconds, connect=self._connect),
             http_client=openai.DefaultAsyncHttpxClient(limits=connections, **options),
-            # The client would take these from variables of its own and tell them to any endpoint.
+            # The client would take these from its own variables and send them to any endpoint.
             default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
         )
         if self._part is not None:
@@ -191,7 +191,7 @@ async def post(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> A
 
 
 def json_or_text(body: str) -> Any:
-    """Return the JSON value of a body, or the body where it is none."""
+    """Return the JSON value of a body, or the body if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -52,12 +52,12 @@ log = logging.getLogger("cadre.model")
 CONNECT_SECONDS = 10.0
 
 _ENCRYPTION = re.compile(r"encrypted[_ ]content|\binclude\b", re.IGNORECASE)
-"""What a refusal speaks of when the endpoint does not take reasoning, or gives none to take along."""
+"""Words of a refusal by an endpoint that does not take reasoning, or gives none to take along."""
 
 _URL_HINT = "; does the URL end as it should (most end in /v1)?"
 
 _USAGE_SECONDS, _END_SECONDS = 10.0, 1.0
-"""How long an endpoint may take for what follows the finish_reason, and for the end of a body behind `[DONE]`."""
+"""The timeouts for what follows the finish_reason, and for the end of a body after `[DONE]`."""
 
 _THINKS = re.compile(
     r"\br1\b|qwq|think|reason|magistral|deephermes|nemotron|exaone-deep|skywork-or|minimax-m|seed-oss|mimo"
@@ -70,7 +70,7 @@ _REFUSED = (400, 404, 415, 422, 501)
 """Statuses of requests that an endpoint does not take as they are."""
 
 _LIST_SECONDS = 3.0
-"""How long an endpoint may take to list its models before it is used without."""
+"""The timeout for listing an endpoint's models, after which it is used without the list."""
 
 _LEAST_ANSWER_TOKENS = 16
 """A smaller limit of an answer is not tried."""
@@ -128,7 +128,7 @@ class OpenAIModel:
         )
 
     async def _follow(self) -> None:
-        """Turn to the endpoint of the moment; while there is none it may come back where it was."""
+        """Switch to the current endpoint; while there is no endpoint, it may come back at its last address."""
         settings = self._settings_now() if self._settings_now is not None else self._settings
         if settings.url and settings != self._settings:
             left = self._endpoint
@@ -286,8 +286,8 @@ class OpenAIModel:
             body = again
 
     def _otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
-        """The request without what the endpoint does not take and nobody asked for; None where that is not why it was
-        refused."""
+        """Return the request without optional parts that the endpoint does not take; None if they are not the reason
+        for the refusal."""
         if "include" in body and refusal.status in (400, 404, 422) and _ENCRYPTION.search(refusal.text):
             # This model does not reason, or what it is shown is the reasoning of another one.
             self._limits.encrypted = refusal.code == "invalid_encrypted_content"

@@ -17,7 +17,7 @@ TOKEN_LIMITS = get_args(TokenLimit)
 
 
 class EndpointLimits(msgspec.Struct, kw_only=True):
-    """What a process knows of an endpoint; a refusal may teach better."""
+    """The limits of an endpoint as a process knows them; a refusal may correct them."""
 
     id: str
     """The name under which journals know the endpoint and its model."""

@@ -20,7 +20,7 @@ class RequestSlots:
     """The slots of all models, by the URL and the name of the model.
 
     Within a process they are given first come, first served. Between processes a slot is a locked file, which the
-    kernel unlocks when its process dies; where no such file can be had, each process counts by itself.
+    kernel unlocks when its process dies; where no such file can be created, each process counts on its own.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

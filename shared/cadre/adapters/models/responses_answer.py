@@ -16,7 +16,8 @@ _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 class ResponsesAnswer:
-    """Collects one answer as `ModelAnswer` does, and the items that the endpoint gave beside its texts and calls."""
+    """Collects one answer as `ModelAnswer` does, and the items that the endpoint gave in addition to its texts and
+    calls."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class ResponsesAnswer:
         self._items: list[dict[str, Any]] = []
         self._texts = self._calls = 0
         self._heard: list[str] = []
-        """What has come of the text in work; joined once."""
+        """The received pieces of the current text; joined once."""
 
     @property
     def characters(self) -> int:

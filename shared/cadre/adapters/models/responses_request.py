@@ -1,7 +1,7 @@
 """A chat completion request in the terms of the Responses API.
 
 Requests are stateless: nothing is stored at the endpoint, and each has the whole conversation, with the items that the
-endpoint gave beside its texts and calls.
+endpoint gave in addition to its texts and calls.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from cadre.engine.model_request import without_items
 
 ENCRYPTED = "reasoning.encrypted_content"
-"""What a request includes to get reasoning that can be sent back to an endpoint that stores nothing."""
+"""The value of `include` that requests reasoning which can be sent back to an endpoint that stores nothing."""
 
 _SAME = ("model", "temperature", "stream", "parallel_tool_calls", "include")
 

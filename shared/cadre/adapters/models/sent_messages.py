@@ -1,5 +1,5 @@
-"""The messages of a chat completion as an endpoint takes them: with what it wants back of its own answers, and in an
-order that strict templates accept too."""
+"""The messages of a chat completion as an endpoint takes them: with those parts of its answers that it wants back, and
+in an order that strict templates accept too."""
 
 import hashlib
 from typing import Any
@@ -8,10 +8,10 @@ from cadre.engine.model_request import ChatMessage, without_items
 from cadre.spec.model import Profile
 
 BRIDGE = "I have read the results."
-"""What the model says between a tool's result and a message of the user, for endpoints that want a word there."""
+"""The model's message between a tool's result and a message of the user, for endpoints that require one there."""
 
 _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""What Google's API takes in the place of a signature that another model's calls do not have."""
+"""The value that Google's API accepts for the signature that another model's calls do not have."""
 
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -48,7 +48,7 @@ def call_id(id: str) -> str:
 
 
 def _answer(message: ChatMessage, profile: Profile, endpoint: str, ids: dict[str, str]) -> ChatMessage:
-    """Return a message of the model with what it had beside text and calls, if this model gave it."""
+    """Return a message of the model with its parts besides text and calls, if this model gave them."""
     own = message.get("items") if message.get("items_of") == endpoint else None
     items = own if own and profile.reasoning_back != "never" else []
     said = without_items(message)

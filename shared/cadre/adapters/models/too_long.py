@@ -152,7 +152,7 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
         r"|(?:컨텍스트|입력|프롬프트|토큰)[^.]{0,30}?(?:초과|너무 (?:길|긴))",
     ),
 )
-"""Endpoints, and how they put it: regular expressions, whatever the case, with the groups `context` and `tokens`."""
+"""Endpoints and their wordings: case-insensitive regular expressions with the groups `context` and `tokens`."""
 
 _SIZES = (
     r"context (?:length|window|size|limit)(?: is| of| to|:)?(?: only)? \(?(?P<context>\d+)",
@@ -182,7 +182,7 @@ _SMALLEST_CONTEXT = 256
 """Tokens: a smaller number in such a text is something else."""
 
 _OTHERWISE = (401, 402, 404, 408, 409, 429)
-"""HTTP statuses that say something else, whatever the text."""
+"""HTTP statuses that mean something else, regardless of the text."""
 
 
 class Excess(NamedTuple):

@@ -1,4 +1,4 @@
-"""Schedules, triggers and notices in JetStream: each a value of its own, changed by compare-and-set, in one stream."""
+"""Schedules, triggers and notices in JetStream: each a separate value, changed by compare-and-set, in one stream."""
 
 from typing import Generic, TypeVar
 
@@ -13,7 +13,7 @@ from cadre.errors import UnreadableMessage
 from cadre.protocol.topology import Subject, Topology
 
 _DUE_TTL = "1h"
-"""Where no gateway takes a message within this time, the look at all schedules that each makes finds what is due."""
+"""The time after which a message expires. Each gateway also looks at all schedules and finds what is due."""
 
 GIVEN_UP = "Cadre-Given-Up"
 """Header of the message of a tick that is given up: why."""
@@ -40,16 +40,17 @@ class NatsDefinitions(Generic[D]):
         self._stream = topology.automation_stream
 
     async def read(self, name: str) -> tuple[D | None, int]:
-        """Return the definition and its fence, never stale; None and 0 when there is none. Raises
+        """Return the definition and its fence, never stale; None and 0 when it does not exist. Raises
         UnreadableMessage."""
         return await self._value(name).read()
 
     async def write(self, name: str, value: D, fence: int) -> int:
-        """Replace the definition at `fence` (0: there is none); returns the new fence. Raises Fenced."""
+        """Replace the definition at `fence` (0: it does not exist); return the new fence. Raises Fenced."""
         return await self._value(name).write(value, fence)
 
     async def remove(self, name: str) -> bool:
-        """Remove the definition; returns whether there was one. Whoever has read it before can replace it no more."""
+        """Remove the definition; return whether there was one. Readers of the earlier value can no longer replace
+        it."""
         subject = self._topology.definition(self._kind, name)
         return await jetstream.purge(self._nc, self._stream, subject) > 0
 
@@ -99,7 +100,7 @@ class NatsDeliveries:
 
 
 class NatsAlarms:
-    """Wakes whoever handles schedules: one message schedule of the server for each, replaced by the next."""
+    """Wakes the handlers of schedules: one message schedule of the server for each, replaced by the next."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc

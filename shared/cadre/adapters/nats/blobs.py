@@ -87,7 +87,7 @@ class NatsBlobs:
             if unless_put_since is not None and found.at >= unless_put_since:
                 return False
             try:
-                # From here on nobody reads it, and whoever puts it again stores it anew.
+                # From here on it is not read, and putting it again stores it again.
                 seq = await self._mark_deleted(name, found)
             except Fenced:
                 return False
@@ -101,7 +101,7 @@ class NatsBlobs:
         try:
             return await self._objects.replace(name, found.seq, fields)
         except BusFull:
-            # Its own content makes the room. A blob without content is put anew as well.
+            # Its own content makes the room. A blob without content is put again as well.
             await jetstream.purge(self._nc, self._objects.stream, self._objects.chunks(found.nuid))
             return await self._objects.replace(name, found.seq, fields)
 
@@ -116,7 +116,7 @@ class NatsBlobs:
         return await self._objects.has_content(found)
 
     async def _make_young(self, name: str, found: ObjectEntry) -> None:
-        """Write the entry anew when it is old. Raises Fenced."""
+        """Rewrite the entry when it is old. Raises Fenced."""
         if self._clock.now() - found.at >= _TOUCH_AFTER_SECONDS:
             await self._objects.replace(name, found.seq, found.fields)
 

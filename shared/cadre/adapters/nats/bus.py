@@ -181,7 +181,7 @@ class NatsBus:
         try:
             await self._nc.publish(subject, data)
         except nats.errors.Error as error:
-            # Nobody depends on these: the journal tells the same story a moment later.
+            # Nothing depends on these: the journal records the same events a moment later.
             log.debug("not told to %s: %s", subject, error)
 
 

@@ -1,5 +1,5 @@
 """Dead letters in JetStream: the server's advisory about a message that no worker handles, and that message; and
-quarantine records, each on a subject of its own with the effects of its tree."""
+quarantine records, each on its own subject among the effects of its tree."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class DeadLetter(NamedTuple):
     consumer: str
     stream: str
     seq: int
-    """Where the message lies in its stream."""
+    """The sequence of the message in its stream."""
     deliveries: int
     reason: str
     message: StoredMessage | None
@@ -60,7 +60,7 @@ class NatsDeadLetters:
         return list(await asyncio.gather(*map(self._whole, found)))
 
     async def read(self, letter: int) -> DeadLetter | None:
-        """Return the letter with this id; None when there is none (any more)."""
+        """Return the letter with this id; None when it does not exist (any more)."""
         found = await jetstream.read(self._nc, self._stream, letter)
         return None if found is None else await self._whole(found[0])
 
@@ -143,7 +143,7 @@ class NatsQuarantine:
         )
 
     async def clear(self, tree: str, seq: int) -> None:
-        # Nothing in its place, which soon goes by itself: removing messages is not an executor's right.
+        # An empty message in its place, which soon expires: an executor has no right to remove messages.
         _, subject = self._place(tree, seq)
         headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _CLEARED_TTL}
         await jetstream.append(self._nc, subject, b"", headers=headers)

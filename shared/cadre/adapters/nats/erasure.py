@@ -37,7 +37,7 @@ _ROOM_BYTES = 8 * 1024
 
 
 class Belongings(NamedTuple):
-    """Whatever a tree has besides its messages."""
+    """Everything that a tree has besides its messages."""
 
     named: set[str]
     """Blobs named within the tree's messages."""
@@ -68,14 +68,15 @@ class NatsErasure:
         self._sessions = NatsSessions(nc, topology)
 
     async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None:
-        """Return the last record of the tree's lifecycle and its sequence, never stale; None when there is none."""
+        """Return the last record of the tree's lifecycle and its sequence, never stale; None when there is no
+        record."""
         lifecycle, seq = await self._record(tree).read()
         return None if lifecycle is None else (seq, lifecycle)
 
     async def record(self, lifecycle: Lifecycle, fence: int) -> int:
-        """Records what becomes of a tree, behind the record at `fence` (0: there is none).
+        """Record what becomes of a tree, after the record at `fence` (0: there is no record).
 
-        Returns its sequence. Raises Fenced when somebody else was first.
+        Return its sequence. Raises Fenced when another writer was first.
         """
         return await self._record(lifecycle.tree).write(lifecycle, fence)
 
@@ -85,7 +86,7 @@ class NatsErasure:
         return FencedValue(self._nc, stream, subject, Lifecycle, headers)
 
     async def forget_pushes(self, tree: str) -> None:
-        """Remove the addresses that are told of the tree's root as a task, and their credentials."""
+        """Remove the addresses to which the task of the tree's root is reported, and their credentials."""
         subject = self._topology.definition(PUSHES, tree)
         await jetstream.purge(self._nc, self._topology.automation_stream, subject)
 
@@ -192,7 +193,7 @@ class NatsErasure:
         return False
 
     async def awaited(self, besides: str) -> set[str]:
-        """Return the blobs named in messages that nobody has handled yet, so that no journal names them; those of the
+        """Return the blobs named in messages that were not handled yet, which no journal names so far; those of the
         tree `besides` do not count."""
         refs: set[str] = set()
         for shard in range(self._topology.shards):

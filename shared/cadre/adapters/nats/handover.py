@@ -1,8 +1,8 @@
 """Hands a run's code to the process that keeps its interpreter warm: the delivery itself changes hands.
 
 A process that is delivered a call for an interpreter that it does not have asks the others, by a core request to a
-subject of the run; the server says at once when nobody listens there. The process that takes the call over acks it in
-the other's stead, and gives its signs of life: should it die, the message comes back as that of any dead worker.
+subject of the run; the server answers at once when no process listens there. The process that takes the call over acks
+it for the other, and sends its signs of life: if it dies, the message comes back as that of any dead worker.
 """
 
 import logging
@@ -44,7 +44,7 @@ class NatsHandover:
         """From now on others hand over what comes for the run."""
         if run in self._listening or not self._nc.is_connected:
             return
-        # Of several that keep one, whatever they keep, one is asked.
+        # Of several processes that keep an interpreter, one is asked.
         server = RequestServer(self._nc, self._subject(run), self._answer, queue="warm")
         self._listening[run] = server
         await server.start()
@@ -63,7 +63,7 @@ class NatsHandover:
             try:
                 answer = await request(self._nc, self._subject(run), delivery.data, headers, _ANSWER_SECONDS)
             except (nats.errors.Error, NotPermitted):
-                return False  # nobody keeps one; or whoever does is too slow, and may even do it twice
+                return False  # no process keeps one; or one that does is too slow, and the call may even run twice
             if answer.data == _TAKEN:
                 return True
             # It does no longer stand where the call goes on, and has left the subject: there may be a second.

@@ -64,7 +64,7 @@ async def store_samples(nc: Client, topology: Topology) -> list[Sample]:
 
 
 async def _lags(nc: Client, stream: str) -> dict[str, int]:
-    # Readers that a process makes for itself are nobody's queue.
+    # Readers that a process makes for itself are not queues.
     return {
         one["name"]: one["num_pending"] + one["num_ack_pending"]
         for one in await jetstream.consumers(nc, stream)

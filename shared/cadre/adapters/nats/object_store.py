@@ -27,7 +27,7 @@ _CHUNK_BYTES = 128 * 1024
 
 _PAGE = 8
 _PAGES_AT_ONCE = 4
-"""What a server holds ready for a client that is slow to take it is limited: then it cuts the connection."""
+"""The limit of pages in flight: a server buffers only so much for a slow client before it cuts the connection."""
 
 _CHUNKS_AT_ONCE = 8
 
@@ -42,7 +42,7 @@ class ObjectEntry(NamedTuple):
 
     seq: int
     at: float
-    """When it was written, in Unix seconds by the server's clock."""
+    """The time it was written, in Unix seconds by the server's clock."""
     fields: dict[str, Any]
 
     @property
@@ -82,7 +82,7 @@ class NatsObjects:
     # --- reading
 
     async def read(self, name: str) -> ObjectEntry | None:
-        """Return the entry as the stream's leader has it; None when there is none. Raises UnreadableMessage."""
+        """Return the entry as the stream's leader has it; None when it does not exist. Raises UnreadableMessage."""
         held = await jetstream.last(self._nc, self.stream, self.entry(name))
         if held is None:
             return None
@@ -92,8 +92,7 @@ class NatsObjects:
             raise UnreadableMessage(f"object {name} of {self._bucket}: {error}") from error
 
     async def get(self, name: str, digest: str | None = None) -> bytes | None:
-        """Return the content with this SHA-256 (in base64), or with the one that its entry says; None when there is
-        none.
+        """Return the content with this SHA-256 (in base64), or with the one in its entry; None when it does not exist.
 
         Raises BusUnavailable when its parts are not all there in time, or UnreadableMessage.
         """
@@ -175,8 +174,8 @@ class NatsObjects:
             await self.take_back(instead_of.nuid)
 
     async def replace(self, name: str, seq: int, fields: dict[str, Any]) -> int:
-        """Write an entry in the place of the one at `seq` (0: there is none); returns its sequence. Raises Fenced when
-        there is another."""
+        """Replace the entry at `seq` (0: there is no entry) and return the new sequence. Raises Fenced when there is
+        another."""
         data, headers = msgspec.json.encode(fields), {jetstream.ROLLUP: "sub"}
         return await jetstream.append(self._nc, self.entry(name), data, expect=seq, headers=headers)
 
@@ -254,7 +253,8 @@ class NatsSnapshots:
         self._objects = NatsObjects(nc, topology.blob_bucket)
 
     async def load(self, name: str) -> bytes | None:
-        """Return the content; None when there is none. Raises BusUnavailable, also while parts of it are missing."""
+        """Return the content; None when it does not exist. Raises BusUnavailable, also while parts of it are
+        missing."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await self._objects.get(name)
@@ -326,13 +326,13 @@ def _chunks_of(objects: NatsObjects, entries: Iterable[bytes]) -> set[str]:
         try:
             entry = msgspec.json.decode(data, type=_Entry)
         except msgspec.DecodeError:
-            continue  # nobody can find chunks by it
+            continue  # no chunks can be found by it
         if not entry.deleted:
             found.add(objects.chunks(entry.nuid))
     return found
 
 
 async def _was_stored_before(nc: Client, objects: NatsObjects, subject: str, before: float) -> bool:
-    """Return whether the last message on the subject is that old; False when there is none (any more)."""
+    """Return whether the last message on the subject is that old; False when there is no message (any more)."""
     held = await jetstream.last(nc, objects.stream, subject)
     return held is not None and held.at < before

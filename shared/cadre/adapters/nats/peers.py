@@ -16,7 +16,7 @@ from cadre.protocol.topology import Topology
 log = logging.getLogger("cadre.tools")
 
 ANSWER_SECONDS = 1.0
-"""Seconds. Nobody computes anything to answer: who takes longer is stopped, cut off or blocked."""
+"""The timeout of an answer. It takes no computation: a slower process is stopped, cut off or blocked."""
 
 RETURN_SECONDS = 10.0
 """Seconds after a restart of the server in which an executor that is not connected may still be on its way back."""

@@ -17,11 +17,11 @@ from cadre.protocol.topology import Topology
 
 
 class StoredRollout(NamedTuple):
-    """What is stored of an agent's rollout."""
+    """An agent's rollout as it is stored."""
 
     rollout: Rollout
     fence: int
-    """What `write` has to be given to replace exactly this."""
+    """The fence that `write` needs to replace exactly this."""
 
 
 class NatsRollouts:
@@ -64,8 +64,8 @@ class NatsSlots:
     async def make(self, agent: str, slot: int, *, anew: bool = True) -> None:
         """Make what is missing of the slot's queue, on every shard.
 
-        One `anew` begins at the end of the stream: before it was there nobody has sent anything to it. Another one gets
-        all that lies there, for it was lost.
+        With `anew` it begins at the end of the stream: before it existed nothing was sent to it. Otherwise it was lost,
+        and gets all that lies there.
         """
         begin = {"deliver_policy": "new"} if anew else {}
         await asyncio.gather(*(self._make(shard, agent, slot, begin) for shard in self._shards))

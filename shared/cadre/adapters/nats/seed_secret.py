@@ -1,5 +1,5 @@
-"""The secret of a sandbox pool in JetStream, which the chance of its code follows from: made once, by whoever comes
-first."""
+"""The secret of a sandbox pool in JetStream, from which the random numbers of its code derive: made once, by the first
+process that needs it."""
 
 import secrets
 

@@ -20,7 +20,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _SAMPLES = 3
 _CLOSE_SECONDS = 0.1
-"""A difference below this is the network's or the scheduler's: nobody's clock has moved."""
+"""A difference below this is due to the network or the scheduler: no clock has moved."""
 _SLOW_SECONDS = 1.0
 """An answer that took longer says too little of when it was given."""
 _TOLD_STEP_SECONDS = 0.5
@@ -47,7 +47,8 @@ class ServerClock:
 
     @property
     def skew(self) -> float:
-        """Seconds that this machine's clock is ahead of the server's; it changes in steps, as others are told of it."""
+        """Seconds that this machine's clock is ahead of the server's; it changes in steps, because it is passed on to
+        others."""
         skew = time.time() - self.now()
         if abs(skew - self._told) >= _TOLD_STEP_SECONDS:
             self._told = round(skew, 1)

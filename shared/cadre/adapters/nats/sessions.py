@@ -21,11 +21,11 @@ class SessionTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorded(NamedTuple):
-    """What is recorded of a session."""
+    """The record of a session."""
 
     turn: SessionTurn | None
     fence: int
-    """What `record` has to be given to replace exactly this."""
+    """The fence that `record` needs to replace exactly this."""
 
 
 class NatsSessions:

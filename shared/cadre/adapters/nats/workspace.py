@@ -1,5 +1,4 @@
-"""The index of a tree's files: one message per path, beside the effects of the tree, each version in the place of the
-last.
+"""The index of a tree's files: one message per path, next to the effects of the tree; each version replaces the last.
 
 The server's leader is asked throughout: a file that was just written is found at once, from anywhere.
 """

@@ -8,7 +8,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class StreamForm(NamedTuple):
-    """How an API writes its streams."""
+    """The format of an API's streams."""
 
     whole: Callable[[dict[str, Any]], Iterable[bytes]]
     """Makes the stream of a whole answer."""
@@ -17,12 +17,12 @@ class StreamForm(NamedTuple):
     begins: Callable[[dict[str, Any]], bool]
     """Says whether a stream may begin with a piece."""
     end: bytes = b""
-    """What follows the last piece."""
+    """The bytes after the last piece."""
 
 
 def chat_piece(chunk: dict[str, Any], *, with_usage: bool) -> bytes:
-    """Return a chunk of a chat completion as a server-sent event; b"" for one that tells but a usage which the program
-    has not asked for."""
+    """Return a chunk of a chat completion as a server-sent event; b"" for one that holds only a usage which the program
+    has not requested."""
     if with_usage:
         return _event(chunk)
     return _event({**chunk, "usage": None}) if chunk.get("choices") else b""

@@ -13,7 +13,7 @@ from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.program import Api, call_request
 
 _TAIL_SECONDS = 2.0
-"""How long the end of a stream is waited for behind its answer: they take different ways."""
+"""The longest wait for the end of a stream after its answer: they take different paths."""
 
 TOGETHER_SECONDS = 0.02
 """Requests that follow one another within it go to the run together."""
@@ -22,7 +22,7 @@ QUIET_SECONDS = 1.0
 """A program that has asked nothing for so long, and for twice the pause before what it is missing, has diverged."""
 
 _IN_ORDER_SECONDS = 0.5
-"""How long an answer waits for earlier ones that were not asked for in this life."""
+"""The longest time that an answer waits for earlier ones that were not requested in this life."""
 
 _APART_SECONDS = 0.01
 """Between two answers that are given at once: which comes first may decide what a program does next."""
@@ -64,7 +64,7 @@ class LifeLost(NamedTuple):
 
 
 Word = LifeAsked | LifeEnded | LifeLost
-"""What becomes of a life."""
+"""The events of a life."""
 
 
 class LiveStream:
@@ -124,7 +124,7 @@ class LiveStream:
 
 
 class Life:
-    """What one process asks, from its first request to its end.
+    """The requests of one process, from its first to its end.
 
     Args:
         token: names it in its address; no other life has it.

@@ -1,5 +1,5 @@
-"""What a program has asked in earlier lives, and what came of it: the requests of a new life are found in it by their
-content, never by their order, and what has no place in it is noticed."""
+"""The requests of a program's earlier lives, with their outcomes: the requests of a new life are found by their
+content, never by their order, and one that has no place in the record is noticed."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -38,7 +38,7 @@ Hear = Callable[[str, Callable[[StreamChunk], None]], Awaitable[Callable[[], Awa
 
 
 class ProgramTerms(NamedTuple):
-    """How one replica runs a program."""
+    """The terms under which one replica runs a program."""
 
     instance: str
     """Its name."""
@@ -58,7 +58,7 @@ class RunLife:
         self.done = done
         """Exchanges behind it."""
         self.answer: CodeAnswer | None = None
-        """What it answered last; None while it is at work."""
+        """Its last answer; None while it is at work."""
         self.timer: asyncio.TimerHandle | None = None
         self.deaf: Callable[[], Awaitable[None]] | None = None
         """Ends the hearing of its streams."""
@@ -124,7 +124,7 @@ class ProgramRunner:
         return self._finished(call, error=error)
 
     async def answer(self, call: CodeCall) -> CodeAnswer | None:
-        """Run the program up to what it asks next, or to its end; None when nobody waits for it. Raises
+        """Run the program up to what it asks next, or to its end; None when nothing waits for it. Raises
         RetryableError, UnreadableMessage."""
         lock = self._locks.setdefault(call.run, asyncio.Lock())
         async with lock:
@@ -216,7 +216,7 @@ class ProgramRunner:
             return known
         last = call.exchanges[-1] if call.exchanges else None
         waits = known.answer is not None and last is not None and known.done + 1 == call.done
-        # An end that came meanwhile is this life's last word; a death is none.
+        # An end that came in the meantime is this life's last word; a death is not.
         if not waits or last is None or last.calls != known.life.asked or known.life.is_lost:
             self._drop(call.run)
             return None

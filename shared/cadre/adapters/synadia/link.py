@@ -23,7 +23,7 @@ VERSION = "0.3"
 SENDER = "Agent-Sender"
 _MOST_NAMED = 8
 _SENDER_BYTES = 1024
-"""What a signed header may add to a message."""
+"""The most that a signed header adds to a message."""
 
 
 class AgentRefused(CadreError):
@@ -35,7 +35,7 @@ class AgentAbsent(CadreError):
 
 
 class Link:
-    """A connection that is opened when it is first needed, and lost and found again by itself."""
+    """A connection that opens when it is first needed, and reconnects automatically."""
 
     def __init__(self, name: str, where: NatsAgentSpec, folder: Path) -> None:
         """`folder` is what the file of the key is relative to."""

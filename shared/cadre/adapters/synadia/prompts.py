@@ -32,7 +32,7 @@ from cadre.tools.decorator import CallInterrupted
 from cadre.tools.files import File
 
 KEPT_SECONDS = 7 * 86_400
-"""How long the stream holds prompts and answers."""
+"""The retention time of prompts and answers in the stream."""
 
 _FIRST_ANSWER_SECONDS = 5.0
 _MOST_KNOWN = 1_000
@@ -52,7 +52,7 @@ class Exchanges:
         self._link = link
         self._clock = clock
         self._known: Recent[str, tuple[PromptTranscript, float]] = Recent(_MOST_KNOWN)
-        """What was read of each, and since when nothing was new."""
+        """The transcript of each, as read so far, and the time since when nothing was new."""
         self._unpublished: Recent[str, None] = Recent(_MOST_KNOWN)
         """Attempts that this process has marked, or may have, and not made."""
         self._has_stream = False
@@ -130,7 +130,7 @@ class Exchanges:
         await self._append(f"{self._attempt(task, known.attempts)}.{REPLIED}", told)
 
     async def _is_taken(self, place: str, subject: str, payload: bytes, headers: dict[str, str]) -> bool:
-        """Publish the prompt; False when the first answer to it says that nobody has taken it."""
+        """Publish the prompt; return False when the first answer says that no agent has taken it."""
         nc = await self._ready()
         listening = await nc.subscribe(place)
         try:
@@ -147,8 +147,8 @@ class Exchanges:
         return about.get("Status") != "503" and about.get(ERROR_CODE) not in BUSY
 
     async def _mark(self, subject: str, data: bytes) -> bool:
-        """Marks an attempt; False when another process was first. Raises AgentAbsent when nobody knows whether it is
-        marked: this process then knows that it has not made it."""
+        """Mark an attempt; return False when another process was first. Raises AgentAbsent when it is unknown whether
+        it is marked: this process then knows that it has not made it."""
         place = subject.rpartition(".")[0]
         self._unpublished[place] = None
         try:
@@ -236,7 +236,7 @@ class PromptedTasks:
             return {"lost": str(error)}
 
     async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
-        """Read what the agent has said behind the cursor. Raises CallInterrupted when nobody can know more."""
+        """Read what the agent has said behind the cursor. Raises CallInterrupted when no more can be known."""
         try:
             known = await self._exchanges.read(task)
             if known.is_begun and not known.is_over and not known.queries:
@@ -321,7 +321,7 @@ def _as_json(text: str) -> Any:
 
 
 PROMPT, UNTAKEN, REPLIED = "prompt", "untaken", "replied"
-"""The marks that executors leave beside the agent's own messages: last words of subjects."""
+"""The marks that executors leave next to the agent's own messages: last tokens of subjects."""
 
 ERROR_CODE, _ERROR = "Nats-Service-Error-Code", "Nats-Service-Error"
 _OF_THE_STREAM = frozenset(
@@ -359,7 +359,7 @@ class PromptTranscript:
         """Of the last message."""
         self.attempts = 0
         self.envelope = b""
-        """What the agent is prompted with."""
+        """The content of the prompt."""
         self.replied: set[str] = set()
         """Ids of a person's messages that were passed on."""
         self._begin()
@@ -371,7 +371,7 @@ class PromptTranscript:
         self.error: tuple[str, str] | None = None
         """Code and words of an error that has ended the answer."""
         self.queries: dict[str, QueryChunk] = {}
-        """What it asks and nobody has answered, by id."""
+        """The agent's unanswered questions, by id."""
         self._texts: list[tuple[int, str]] = []
         self._statuses: list[tuple[int, str]] = []
         self._attachments: list[Attachment] = []
@@ -438,7 +438,7 @@ class PromptTranscript:
         }
 
     def activity(self, after: int) -> list[dict[str, Any]]:
-        """Return what was told behind a sequence: texts in a row as one message."""
+        """Return the activity after a sequence: consecutive texts as one message."""
         found: list[dict[str, Any]] = []
         told = [(seq, "message", text) for seq, text in self._texts if seq > after]
         told += [(seq, "thought", text) for seq, text in self._statuses if seq > after]

@@ -1,1 +1,1 @@
-"""The verbs for what happens by itself: schedules, triggers, notices, budgets."""
+"""The verbs for automation: schedules, triggers, notices, budgets."""

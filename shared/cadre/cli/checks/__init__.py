@@ -1,1 +1,1 @@
-"""The verbs that try kept runs anew: replayed, verified, decided by other files, run again with another model."""
+"""The verbs that check kept runs: replay, verify, decide by other files, run again with another model."""

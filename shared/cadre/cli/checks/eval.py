@@ -334,7 +334,7 @@ async def _evaluate(
     async def one(case: _Case) -> EvaluatedRun:
         async with free:
             found = await _evaluated(case, candidate, judge)
-        # One after the other, as they end: whoever breaks off has those.
+        # One after the other, as they end: an interrupted command has printed those.
         print_status(line_of(found))
         return found
 
@@ -375,7 +375,7 @@ def _read(file: Path) -> KeptRun:
 
 
 class WrittenCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a call of a tool is answered with."""
+    """The answer to a call of a tool."""
 
     tool: str
     arguments: dict[str, Any] = {}

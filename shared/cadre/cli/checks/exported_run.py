@@ -1,5 +1,5 @@
-"""Where kept runs and their specifications come from: the files that `cadre runs export` writes, and the live
-replicas of a revision."""
+"""The sources of kept runs and their specifications: the files that `cadre runs export` writes, and the live replicas
+of a revision."""
 
 import gzip
 import tempfile
@@ -40,7 +40,7 @@ class ExportLine(msgspec.Struct):
     """A line of an exported run, as far as it matters here."""
 
     line: str = ""
-    """What it holds: `entry`, `blob`, `file`, `end`, or something else."""
+    """The kind of its content: `entry`, `blob`, `file`, `end`, or something else."""
     seq: int = 0
     entry: msgspec.Raw = msgspec.Raw(b"null")
     ref: str = ""
@@ -69,7 +69,7 @@ class ExportedTree(NamedTuple):
 
 
 def exported_files(paths: Iterable[Path]) -> list[Path]:
-    """The exported runs among the paths, which may be folders of such. Raises CommandFailed when there is none."""
+    """Return the exported runs among the paths, which may be folders of such. Raises CommandFailed if none is found."""
     files = [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
     if not files:
         raise CommandFailed(
@@ -147,7 +147,7 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
     """An exported run and the runs below it, as the files of a team decide them."""
 
     file: str
-    """Where it was kept; empty for one that was read from its deployment."""
+    """The file in which it was kept; empty for one that was read from its deployment."""
     id: str
     agent: str
     revision: str = ""
@@ -155,15 +155,15 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
     agents: list[str] = []
     """Those that took part: its own, and those of the runs below it."""
     entries: int = 0
-    """Decided anew: those of each run up to its first other decision."""
+    """The number of entries decided again: those of each run up to its first different decision."""
     divergences: list[Divergence] = []
     """The first other decision of each run that has one."""
     undecided: list[Undecided] = []
-    """What the files say nothing about; such a run fails only if nothing else of its tree was decided."""
+    """The cases on which the files say nothing; such a run fails only if nothing else of its tree was decided."""
     tools: list[ToolChange] = []
     """Of each run the tools that are not offered as they were then."""
     problem: str = ""
-    """Why the file could not be read."""
+    """The reason why the file could not be read."""
 
     @property
     def is_as_it_was(self) -> bool:

@@ -21,7 +21,7 @@ from cadre.protocol.policy import Policy
 from cadre.spec.policy_file import read_policies, shipped_policies, shipped_text
 
 _TOLD_CALLS = 20
-"""Calls that are told; `-o json` has all."""
+"""The number of calls that are shown; `-o json` has all."""
 
 
 @click.group("policy")

@@ -33,7 +33,7 @@ from cadre.spec.agent_file import read_agent
 _HEADERS = ["RUN", "AGENT", "REVISION", "ENTRIES", "TOOLS", "VERDICT"]
 
 _TOLD_CALLS = 3
-"""Refused calls of one tool that are told; `-o json` has all."""
+"""The number of refused calls of one tool that are shown; `-o json` has all."""
 
 
 def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
@@ -88,7 +88,7 @@ def verify(**options: Any) -> int:
 
 
 Account = dict[str, Any]
-"""What a check came to, in the form of the gateway's answer."""
+"""The result of a check, in the form of the gateway's answer."""
 
 
 def _checked(
@@ -194,7 +194,8 @@ def replay_against(
 
 
 def _with_a_part(kept: list[ReplayedRun], whose: str, team: TeamFiles) -> list[ReplayedRun]:
-    """Of a member's revision, the runs in which the member took part. Raises CommandFailed when there is none."""
+    """Return the kept runs in which the member took part, for a member's revision. Raises CommandFailed if none is
+    left."""
     if whose in team.agents:
         return kept
     found = [one for one in kept if not team.agents.keys().isdisjoint(one.agents)]

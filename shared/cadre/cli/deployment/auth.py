@@ -1,5 +1,5 @@
-"""`cadre auth`: a NATS user for every service, with the rights that it needs and no more; `cadre tenant`: the
-tenants of a gateway, each with an account, keys and names of its own."""
+"""`cadre auth`: a NATS user for every service, with the rights that it needs and no more; `cadre tenant`: the tenants
+of a gateway, each with its own account, keys and names."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`cadre dead`: messages that nobody could handle; look at them, deliver them again, remove them."""
+"""`cadre dead`: messages that no service could handle; look at them, deliver them again, remove them."""
 
 import json
 import time

@@ -1,5 +1,5 @@
-"""`cadre index`: what a gateway knows of runs beside their journals, and how to make it again; `cadre stats`: what
-agents have used."""
+"""`cadre index`: a gateway's index of runs, and how to rebuild it from their journals; `cadre stats`: the usage of
+agents."""
 
 import time
 from typing import Any, get_args

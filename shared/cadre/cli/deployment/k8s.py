@@ -117,7 +117,7 @@ def _secrets(
 ) -> str:
     """The keys of the components, and the server's list of all users. Raises SetupError, CommandFailed."""
 
-    from cadre.deploy import nats_files  # the bus's weight is that of whoever asks for keys
+    from cadre.deploy import nats_files  # only commands that need keys load the bus
 
     if values.nats.credentials != Nats().credentials:
         raise SpecError("nats.credentials: --keys writes Secrets of the names that are those of the default")
@@ -193,7 +193,7 @@ def write_folder(
 
 
 def _others(file: Path, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The objects of a file, if it is there, without those that are given anew."""
+    """Return the objects of a file, if it exists, without those that are given again."""
     if not file.exists():
         return []
     given = {(one["kind"], one["metadata"]["name"]) for one in manifests}

@@ -269,4 +269,4 @@ def _when(at: float) -> str:
 
 
 COMMANDS = (search, list_memories, show, forget, export_all, import_all)
-"""The commands that `cadre memory` has beside serving."""
+"""The commands of `cadre memory` besides serving."""

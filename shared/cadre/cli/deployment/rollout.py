@@ -46,7 +46,7 @@ def command(agent: str, output: str, **options: Any) -> None:
     with Gateway() as gateway:
         found = gateway.get(path)
         if change is not None:
-            # Whoever has changed it since it was looked at is not overruled unawares.
+            # A change that another made since it was read is not overwritten.
             change.version = found["version"]
             found = gateway.post(path, msgspec.to_builtins(change))
     if output == "json":

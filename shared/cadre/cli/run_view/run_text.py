@@ -22,7 +22,7 @@ Fetch = Callable[[str], Account]
 """Returns the account of a run with its steps, by the run's id."""
 
 _QUEUED_SECONDS = 1.0
-"""What is shorter is no news of a run that has begun."""
+"""The shortest time in the queue that is shown for a run that has begun."""
 
 _MARGIN = "  "
 
@@ -115,7 +115,7 @@ def branches(run: Account, margin: str = "") -> Iterator[str]:
 
 
 def playback(run: Account, fetch: Fetch | None = None) -> Iterator[str]:
-    """Blocks that tell the run step by step; with `fetch`, each run below it is told where its manager called it."""
+    """Yield blocks that describe the run step by step; with `fetch`, each run below it where its manager called it."""
     children = {child["id"] for child in run.get("children") or []}
 
     def below(call: str) -> str | None:
@@ -133,7 +133,7 @@ def playback(run: Account, fetch: Fetch | None = None) -> Iterator[str]:
 
 
 class _Steps:
-    """The steps of a run as blocks. `played` tells more of each, and leaves out what is empty."""
+    """The steps of a run as blocks. `played` shows more of each, and leaves out empty parts."""
 
     def __init__(
         self, *, played: bool = False, below: Callable[[str], str | None] = lambda call: None
@@ -201,7 +201,7 @@ class _Steps:
             yield from self.block("", error and f"failed: {error}")
 
     def _effort(self, step: Step) -> str:
-        """Return how long the step took and what its model call used, as far as the journal tells."""
+        """Return the duration of the step and the usage of its model call, as far as the journal has them."""
         facts = []
         if self._played and step.get("ended_at") and step.get("started_at"):
             facts.append(seconds(step["ended_at"] - step["started_at"]))
@@ -271,12 +271,12 @@ def _citation(note: dict[str, Any]) -> str:
 
 
 _TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
-"""What stands before a block of code: a tag, or the beginning of a fence."""
+"""The text before a block of code: a tag, or the beginning of a fence."""
 
 
 def step_lines(step: dict[str, Any]) -> Sequence[str]:
-    """Return what the part of an action step that is its kind's own means; nothing for a kind that is not installed
-    here."""
+    """Return the lines for the part of an action step that belongs to its kind; no lines for a kind that is not
+    installed."""
     own = step.get("own") or {}
     kind = close().steps.get(str(own.get("kind")))
     if kind is None:
@@ -288,14 +288,14 @@ def step_lines(step: dict[str, Any]) -> Sequence[str]:
 def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the model wrote in an action step, as titles and texts: its thought, and its code if it wrote any.
 
-    Where thought and code cannot be told apart, the whole output stands for the thought.
+    Where thought and code cannot be distinguished, the whole output stands for the thought.
     """
     content, code = str(step.get("content") or ""), str((step.get("own") or {}).get("code") or "")
     return [("thought", _thought(content, code) if code else content), ("code", code)]
 
 
 def observed(step: dict[str, Any]) -> str | None:
-    """Return what came of an action step beside the outcomes of its calls."""
+    """Return the result of an action step besides the outcomes of its calls."""
     found: str | None = (step.get("own") or {}).get("observation")
     return found
 
@@ -410,7 +410,7 @@ def _signature(tool: dict[str, Any]) -> str:
 
 
 def _parts(message: dict[str, Any]) -> Iterator[str]:
-    """The text of a message, then whatever else it holds."""
+    """Yield the text of a message, then its other parts."""
     content = message.get("content")
     if isinstance(content, list):
         yield from (part["text"] if "text" in part else as_text(part) for part in content)

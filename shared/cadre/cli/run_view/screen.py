@@ -1,4 +1,4 @@
-"""Where a followed run is shown: a live tree on a terminal, lines elsewhere; always on stderr."""
+"""The display of a followed run: a live tree on a terminal, lines elsewhere; always on stderr."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Screen:
 
 
 class LiveScreen(Screen):
-    """Draws the tree anew four times a second; the final one stays."""
+    """Redraws the tree four times a second; the final one stays."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -88,7 +88,7 @@ class LiveScreen(Screen):
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        self._live.transient = True  # the tree is drawn anew afterwards, below what was asked and answered
+        self._live.transient = True  # the tree is redrawn afterwards, below the questions and answers
         self._live.stop()
         try:
             yield
@@ -139,7 +139,7 @@ class RunTree:
 
     @property
     def scripted(self) -> bool:
-        """Return whether the scripted model answered any call: it answers under this name, whatever was asked for."""
+        """Return whether the scripted model answered any call: it answers every request under this name."""
         return any(row.facts is not None and row.facts.model == "scripted" for row in self.runs())
 
     def runs(self) -> Iterator[Row]:

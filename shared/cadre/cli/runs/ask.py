@@ -54,7 +54,7 @@ class InputLines:
             self._queue.get_nowait()
 
     def _read(self, descriptor: int) -> None:
-        # Not sys.stdin: whoever waits in it holds a lock that the interpreter wants at its end.
+        # Not sys.stdin: a thread that waits in it holds a lock that the interpreter needs at exit.
         rest = b""
         while data := os.read(descriptor, 4096):
             *lines, rest = (rest + data).split(b"\n")
@@ -238,7 +238,7 @@ def print_decision(answer: dict[str, Any], output: str) -> int:
 
 
 def login_name() -> str:
-    """The login name of the person at the terminal; empty where there is none."""
+    """Return the login name of the person at the terminal; "" if it is unknown."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

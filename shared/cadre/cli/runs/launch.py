@@ -85,7 +85,7 @@ def print_outcome(result: dict[str, Any], output: str) -> int:
 
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
-"""What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
+"""The effect of the first Ctrl-C; a second one leaves in every case that is not the caller's."""
 
 
 class Detached(Exception):
@@ -190,7 +190,7 @@ async def cancel(client: AsyncClient, run: str, reason: str) -> None:
 
 
 _QUIET_SECONDS, _MAX_PAUSE_SECONDS = 5.0, 30.0
-"""How long a run may be silent before it is looked at, and how long a silent one is let be at most."""
+"""The silence after which a run is looked at, and the longest pause between two looks at a silent run."""
 
 
 class StalledRuns:
@@ -219,14 +219,14 @@ class StalledRuns:
             try:
                 found = {*_lacks(await self._client.request("GET", f"/v1/runs/{self._run}"))}
             except ClientError:
-                continue  # whoever reads the events says so
+                continue  # the reader of the events reports it
             for run, what in sorted(found - self._noted):
                 self._screen.note(f"run {run} waits for {what}, which nobody serves at the moment")
             self._noted = found
 
 
 def _lacks(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """(run, what nobody serves) of the run and of all below it."""
+    """Return (run, what no service offers) for the run and all below it."""
     what = run.get("waiting_for")
     # What a `waiting` run waits for its events tell anyway.
     own = [(str(run["id"]), str(what))] if what and run.get("state") != "waiting" else []

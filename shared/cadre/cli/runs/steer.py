@@ -76,7 +76,7 @@ def _send(url: str, run: str, name: str, payload: Any, by: str) -> dict[str, Any
 
 
 _END_SECONDS = 10.0
-"""How long the command waits for the run to end."""
+"""The longest wait for the run to end."""
 
 
 @click.command("cancel")

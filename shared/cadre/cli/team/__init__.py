@@ -1,1 +1,1 @@
-"""The verbs for a team and its services: started, made anew, listed, drawn, checked."""
+"""The verbs for a team and its services: start, create, list, draw, check."""

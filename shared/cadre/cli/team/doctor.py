@@ -378,7 +378,7 @@ _ASKED_FOR = {
     "json_schema": "a call under a schema",
     "answer": "a plain question",
 }
-"""What doctor calls the probes that it makes."""
+"""The names of doctor's probes."""
 
 
 def endpoint(url: str, status: int) -> Finding:

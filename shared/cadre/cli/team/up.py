@@ -41,7 +41,7 @@ from cadre.spec.names import TEAM_FILE
 GATEWAY_PORT = 8080
 
 _LAST_SECONDS = 5.0
-"""Seconds after the second interrupt when this process ends, whatever it is doing."""
+"""The time after the second interrupt at which this process ends in any case."""
 
 
 @click.command("up")
@@ -96,8 +96,8 @@ def command(
 
 
 def _check(team: TeamSpec) -> None:
-    """Prints what the agents of the team expect and does not hold. Raises CommandFailed when it cannot work so; what is
-    missing may be started beside it."""
+    """Print the expectations of the team's agents that do not hold. Raises CommandFailed when the team cannot work that
+    way; a missing service may be started separately."""
     problems = list(team_problems(team))
     print_problems(problems, err=True)
     if errors := sum(problem.level == "error" for problem in problems):
@@ -126,7 +126,7 @@ def _serve(
 def _demonstrate(
     team: TeamSpec, timeout: float, *, data: Path | None, port: int | None, nats_port: int, **choices: Any
 ) -> int:
-    """Runs the demo on a data folder of its own, which is kept when the demo fails."""
+    """Run the demo on a separate data folder, which is kept when the demo fails."""
     folder = data or Path(tempfile.mkdtemp(prefix="cadre-"))
     with local_stack.locked(folder):
         stack = _stack(folder, team, (port or 0, nats_port), lambda name, line: None, **choices)
@@ -194,7 +194,7 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
             loop.call_soon_threadsafe(print_status, "cadre: stopping; press Ctrl-C again to kill")
         else:
             stack.kill()
-            # Whatever this process hangs in; on Linux its children die with it.
+            # Even if this process hangs; on Linux its children die with it.
             last = threading.Timer(_LAST_SECONDS, os._exit, [ExitCode.DETACHED])
             last.daemon = True
             last.start()

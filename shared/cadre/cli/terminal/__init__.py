@@ -1,1 +1,1 @@
-"""What the verbs of the command line draw on a terminal and ask there."""
+"""The output and the questions of the command line's verbs on a terminal."""

@@ -125,7 +125,7 @@ class Gateway(Blocking[Transport]):
                 f"{reference!r} is not a run id, a beginning of one, or {LAST}", ExitCode.USAGE
             )
         root, mark, rest = reference.partition("_")
-        # The root of a call is a run, the call is none.
+        # The root of a call is a run; the call itself is not.
         if self._is_run(reference) or (mark and self._is_run(root)):
             return reference
         found = [] if WHOLE_ID.fullmatch(root) else list(self._ids_beginning_with(root))

@@ -128,7 +128,7 @@ def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def text_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """The values by name, as text whatever they look like. Raises UsageError, naming `option`."""
+    """Return the values by name, always as text. Raises UsageError, naming `option`."""
     return {key: text.partition("=")[2] for key, text in zip(key_values(option, texts), texts, strict=True)}
 
 

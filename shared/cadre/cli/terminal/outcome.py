@@ -1,4 +1,4 @@
-"""How a command ends: the exit code of a run, and the line and exit code of an error."""
+"""The end of a command: the exit code of a run, and the line and exit code of an error."""
 
 import codecs
 import errno

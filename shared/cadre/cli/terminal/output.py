@@ -87,7 +87,7 @@ def _download_command(ref: str, name: str) -> str:
 
 
 def print_status(line: str) -> None:
-    """Print the line on stderr. Where nobody reads any more, this and all later output goes nowhere."""
+    """Print the line on stderr. If the reader is gone, this and all later output is discarded."""
     try:
         click.echo(line, err=True)
     except OSError:

@@ -42,11 +42,11 @@ class Component(NamedTuple):
     """Names of variables of its model that must be set, as its file leaves them open."""
     files: Files | None = None
     instance: str = ""
-    """What the names of its Kubernetes objects begin with, so that several teams have room in one namespace."""
+    """The prefix of the names of its Kubernetes objects, so that several teams fit into one namespace."""
     beside: str = ""
-    """What stands in its name's place in the names of its objects, where it is a second revision of an agent."""
+    """The replacement for its name in the names of its objects, if it is a second revision of an agent."""
     is_shared: bool = False
-    """True if two revisions of the agent stand beside each other: which queue is whose the gateway alone knows."""
+    """True if two revisions of the agent run side by side: only the gateway knows which queue belongs to which."""
 
     @property
     def key(self) -> str:
@@ -64,10 +64,10 @@ class Component(NamedTuple):
         return object_name(self.role, self.name)
 
     def second(self, name: str) -> "Component":
-        """The same agent once more, with objects of this name: another revision, beside the first.
+        """Return the same agent once more, with objects of this name: another revision, next to the first.
 
-        It works from the same queues with the same NATS user: what the first one's Job has made, its card at rest too,
-        is not made or taken away once more.
+        It works from the same queues with the same NATS user: the objects that the first one's Job has made, including
+        its card at rest, are not made or removed again.
         """
         found = self._replace(beside=name, is_shared=True, provides=(), at_rest="")
         files = self.files._replace(name=found.id) if self.files is not None else None

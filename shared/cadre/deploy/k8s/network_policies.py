@@ -54,7 +54,7 @@ def _ingress(component: Component, values: Values) -> list[dict[str, Any]]:
 
 def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
     may_leave = values.workload(component.key).internet
-    # Beside a policy of Cilium's, that one says what the name server may be asked.
+    # If there is a policy of Cilium's too, that one says what the name server may be asked.
     asks_no_names = all(map(is_address, values.nats.urls)) or (may_leave and values.cilium)
     rules = [] if asks_no_names else [_NAME_SERVER]
     rules.append(_to(values.nats, values.namespace))
@@ -65,7 +65,7 @@ def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
     if may_leave and not values.cilium:
         ports = {443, *map(port_of, endpoint_urls(component, values))}
         rules.append({"to": _ANYWHERE, "ports": _tcp(*sorted(ports))})
-    # Not for sandboxes: whoever broke out of one could write there.
+    # Not for sandboxes: code that broke out of one could write there.
     if values.telemetry.url and component.role != "sandbox":
         rules.append(_to(values.telemetry, values.namespace))
     return rules
@@ -103,8 +103,8 @@ def endpoint_urls(component: Component, values: Values) -> list[str]:
 
 
 def cilium_policy(component: Component, values: Values) -> Manifest:
-    """The CiliumNetworkPolicy of a service that may leave the cluster, beside its NetworkPolicy, which says nothing of
-    that then. Raises SpecError."""
+    """Return the CiliumNetworkPolicy of a service that may leave the cluster, in addition to its NetworkPolicy, which
+    then has no rule for that. Raises SpecError."""
     workload = values.workload(component.key)
     by_port: dict[int, set[str]] = {}
     for url in _urls(component, values, workload):

@@ -75,7 +75,7 @@ class ToolServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class _ModelBody(ModelSpec, frozen=True, kw_only=True):
     capabilities: list[Capability] | None = None
-    """What the model can do; left out: all that its keys ask for."""
+    """The model's capabilities; left out: all that its keys ask for."""
 
 
 class ObjectKind(NamedTuple):

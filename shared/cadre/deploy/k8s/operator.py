@@ -40,7 +40,7 @@ _NAMESPACES = ("", ["namespaces"], ["list", "watch"])
 
 
 def operator_manifests(values: Values, settings: str, namespaces: Sequence[str] = ()) -> list[Manifest]:
-    """The operator in the namespace of the values. `settings` is the YAML of its own values.
+    """Return the operator in the namespace of the values. `settings` is the YAML of the operator's values.
 
     Where it acts on some namespaces alone, it has its rights in these.
     """
@@ -113,7 +113,7 @@ def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]
     pod = confined_pod(NAME, automountServiceAccountToken=True, containers=[container], volumes=volumes)
     pod = moving(pod, Workload().failover)
     spec = {
-        # What it applies is the same whoever applies it, but one is enough.
+        # Every replica applies the same, but one is enough.
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": selector(NAME)},

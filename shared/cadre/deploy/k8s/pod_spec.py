@@ -25,7 +25,7 @@ CREDENTIALS_FILE = "nats.nk"
 """Key of the credentials in the Secret that `cadre auth init --secrets` writes."""
 
 INDEX = "/index"
-"""On the node's disk: the index of runs survives a container that starts again, and a new pod makes it anew."""
+"""On the node's disk: the index of runs survives a container that starts again, and a new pod rebuilds it."""
 
 TLS = "/var/run/secrets/cadre/nats-tls"
 """Folder of the certificates of NATS, by the names that cert-manager gives them."""
@@ -57,7 +57,7 @@ MAX_BYTES = 1_000_000
 
 
 def pod_spec(component: Component, values: Values, workload: Workload) -> dict[str, Any]:
-    """The PodSpec of a service that runs until it is told to stop. Raises SpecError."""
+    """Return the PodSpec of a service that runs until it is stopped. Raises SpecError."""
     served: dict[str, Any] = {
         "ports": [{"name": "http", "containerPort": PORT}],
         # Slow to start is not dead: the imports of a busy node, a bus that is not there yet.
@@ -192,7 +192,7 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
             secrets["CADRE_INDEX_URL"] = f"{values.index.secret}/CADRE_INDEX_URL"
         else:
             plain["CADRE_INDEX_URL"] = f"sqlite://{INDEX}/runs.db"
-        # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
+        # It is reachable from outside its pod: callers authenticate, the first one with the administrator's key.
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):
             secrets["CADRE_ADMIN_KEY"] = f"{values.gateway.secret}/CADRE_ADMIN_KEY"

@@ -34,9 +34,9 @@ _ONE_A_MINUTE = {
 def render(
     components: Sequence[Component], values: Values, only: str | None = None, beside: str = ""
 ) -> dict[str, list[Manifest]]:
-    """Manifests by file, without its suffix. `only` is the key of one component: what belongs to no single one is
-    left out then. With `beside` that is a second revision of an agent, whose objects have this in their names; and of
-    the first, what scales it beside the second.
+    """Return manifests by file, without its suffix. `only` is the key of one component: objects that belong to no
+    single one are left out then. With `beside` that component is a second revision of an agent, whose objects have this
+    in their names; of the first, the objects that scale it next to the second are included.
 
     Raises SpecError for values that fit no manifest, and names no component has.
     """
@@ -297,7 +297,8 @@ def _of_queues(component: Component, values: Values, scale: Scale) -> list[dict[
 
 
 def _of_revision(component: Component, values: Values, scale: Scale) -> list[dict[str, Any]]:
-    """The gateway tells what is this revision's: the names of revisions' queues are not known beforehand."""
+    """Return triggers that ask the gateway for this revision's share: the names of revisions' queues are not known
+    beforehand."""
     host = f"{object_name(values.instance, 'gateway')}.{values.namespace}.svc.cluster.local"
     query = f"?{urlencode({'beside': component.beside})}" if component.beside else ""
     about = {

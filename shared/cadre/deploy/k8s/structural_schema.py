@@ -15,7 +15,7 @@ from cadre.protocol.usage import LENGTH_OF_TIME
 Schema = dict[str, Any]
 
 _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-"""Where a value may have one of several types: a structural schema has no way to say that."""
+"""The schema of a value that may have one of several types, which a structural schema cannot express."""
 
 
 def structural(struct: type[msgspec.Struct], without: Sequence[str] = ()) -> Schema:

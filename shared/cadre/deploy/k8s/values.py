@@ -77,7 +77,7 @@ def _named(name: str) -> Any:
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How KEDA scales replicas by what waits in the queues."""
+    """The settings with which KEDA scales replicas by the messages that wait in the queues."""
 
     min: int = 1
     max: int = 10
@@ -103,7 +103,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     internet: bool = False
     """True if it may reach any address, except link-local ones, on the ports of HTTPS and of the model endpoint."""
     hosts: list[str] = []
-    """With `cilium`: the hosts that it may reach, beside the endpoints that it is given, as `NAME` or `NAME:PORT`."""
+    """With `cilium`: the hosts that it may reach besides the endpoints that it is given, as `NAME` or `NAME:PORT`."""
     tools: list[str] = []
     """Names of the module's tools, where it cannot be imported to find them."""
     pod: dict[str, Any] = {}
@@ -126,7 +126,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class NatsTls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How services know the server to be NATS, and the server them."""
+    """The certificates by which services and the NATS server authenticate each other."""
 
     secret: str = ""
     """Secret with the key ca.crt of the server's authority; empty: that of the system, or no TLS."""
@@ -172,7 +172,8 @@ class Index(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The PostgreSQL server that the gateways share their index of runs in; without `secret` each has a file."""
 
     url: str = "postgresql://postgresql:5432"
-    """Where it is, for the NetworkPolicy alone: what the gateways connect to is in the Secret, with the password."""
+    """Its URL, for the NetworkPolicy alone: the one to which the gateways connect is in the Secret, with the
+    password."""
     pods: dict[str, str] = _named("postgresql")
     secret: str = ""
     """Secret with the key CADRE_INDEX_URL."""
@@ -209,13 +210,13 @@ class MemoryService(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     enabled: bool | None = None
     """True if there is one; None: where an agent's spec asks for it."""
     engine: Literal["qdrant", "embedded"] = "qdrant"
-    """Where its index is: on the Qdrant server, or in a file on its own volume, with one replica."""
+    """The place of its index: on the Qdrant server, or in a file on its own volume, with one replica."""
     storage: Storage = Storage()
     """The volume of the embedded index."""
 
 
 class GatewayAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the gateway proves itself and its administrator by."""
+    """The credentials of the gateway and of its administrator."""
 
     secret: str = GATEWAY_SECRET
     """Secret with the keys CADRE_ADMIN_KEY and CADRE_OIDC_CLIENT_SECRET, as the gateway needs them. The operator makes
@@ -228,13 +229,13 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     image: str = "cadre"
     namespace: str = "cadre"
     instance: str = ""
-    """What the names of all objects begin with: teams that share a namespace have one each, or all but one do."""
+    """The prefix of the names of all objects: teams that share a namespace have one each, or all but one do."""
     keda: bool = True
     """True if replicas follow the queues (needs KEDA in the cluster)."""
     cilium: bool = False
     """True if who may leave the cluster reaches named hosts alone (needs Cilium as the cluster's network)."""
     files: str = ""
-    """Where the image has the team's folder; empty: its files travel in a ConfigMap."""
+    """The path of the team's folder in the image; empty: its files travel in a ConfigMap."""
     nats: Nats = Nats()
     model: ModelEndpoint = ModelEndpoint()
     prices: dict[str, Price] = {}
@@ -246,7 +247,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory: bool | MemoryService | None = None
     """The memory service, or whether there is one; None: where an agent's spec asks for it."""
     pools: list[str] = []
-    """Sandboxes beside those that the team's agents need."""
+    """Sandboxes besides those that the team's agents need."""
     workloads: dict[str, dict[str, Any]] = {}
     """By name (`agent/manager`, `gateway`) or pattern (`agent/*`), the narrower ones over the wider ones."""
 

@@ -1,1 +1,1 @@
-"""What a model endpoint can do, found out by small requests through the real client."""
+"""Find out the capabilities of a model endpoint by small requests through the real client."""

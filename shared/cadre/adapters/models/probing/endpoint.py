@@ -35,7 +35,7 @@ class ProbeFailed(Exception):
         self.cut = cut
         """The connection was lost, before the answer or within it."""
         self.sent = sent
-        """What the endpoint itself said, whole."""
+        """The whole text that the endpoint itself sent."""
 
 
 class ProbeReply(NamedTuple):
@@ -57,7 +57,7 @@ class ProbedEndpoint:
     """The endpoint of a model's spec, which names its URL and its model.
 
     Args:
-        seconds: the most that one request may take, whatever comes in the meantime.
+        seconds: The timeout of one request, even if data arrives in the meantime.
     """
 
     def __init__(self, spec: ModelSpec, seconds: float) -> None:

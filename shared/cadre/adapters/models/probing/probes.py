@@ -392,7 +392,7 @@ _QUESTIONS: dict[str, Callable[[ProbedEndpoint], Awaitable[Probe]]] = {
 
 
 def _object(text: Any) -> dict[str, Any]:
-    """The JSON object in a text; {} where it is none."""
+    """Return the JSON object in a text; {} if it is not one."""
     try:
         found = json.loads(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):

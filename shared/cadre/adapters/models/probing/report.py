@@ -1,4 +1,4 @@
-"""What probing a model found, and what follows from it for the model's file."""
+"""The findings of probing a model, and their consequences for the model's file."""
 
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ _CAPABILITIES: dict[Capability, tuple[str, ...]] = {
     "tools": ("tools", "tool_choice: required"),
     "json_schema": ("json_schema",),
 }
-"""What a model's file may say that it can do, and the probes of which one suffices for it."""
+"""The capabilities that a model's file may declare, each with probes of which one suffices for it."""
 
 
 class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,13 +30,13 @@ class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the probes found of one model at one endpoint."""
+    """The findings of the probes for one model at one endpoint."""
 
     url: str
     model: str
     api: ModelApi = "chat"
     at: float = 0.0
-    """When they were made, in Unix seconds."""
+    """The time of the probes, in Unix seconds."""
     probes: list[Probe] = []
 
     def can(self, *names: str) -> bool:
@@ -55,7 +55,7 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def context(self) -> int | None:
-        """Tokens that the model takes, as far as the endpoint tells."""
+        """Return the number of tokens that the model takes, as far as the endpoint reports it."""
         found = [probe.value for probe in self.probes if probe.name in ("models", "context")]
         return next((size for size in found if size is not None), None)
 

@@ -51,7 +51,7 @@ class NatsClient(Client):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         if not self._leaving and not self.is_closed:
-            # Before the first one who finds the connection closed can say so without knowing why.
+            # Before a caller that finds the connection closed can report it without the reason.
             self._leaving = True
             self._given_up(str(self._err or "the client closed itself"))
         await super()._close(status, do_cbs)
@@ -182,7 +182,7 @@ class NatsClient(Client):
             return Msg(self, _as_text(subject), _as_text(reply), data, headers, _sid=sid)
 
     async def _process_pong(self) -> None:
-        # Whoever asked may have been cancelled, or have lost patience.
+        # The caller may have been cancelled, or have timed out.
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
@@ -190,7 +190,7 @@ class NatsClient(Client):
 
 @functools.lru_cache(maxsize=256)
 def _header_name(text: str) -> str:
-    """The name of a header without the space around it; "" when it is none."""
+    """Return the name of a header without the space around it; "" when it is invalid."""
     words = text.split()
     return words[0] if len(words) == 1 and text.isascii() else ""
 

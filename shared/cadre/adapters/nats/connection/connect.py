@@ -62,8 +62,8 @@ async def connect(
     address: Callable[[], str] | None = None,
     setup: Setup = NO_SETUP,
 ) -> NatsClient:
-    """Connect, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
-    called with the reason. `address` says before each further try where the server is by now.
+    """Connect, and reconnect forever. After an error that ends the connection for good `given_up` is called with the
+    reason. `address` returns the server's current address before each further try.
 
     While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable. A server
     that does not know this service's key has the time of `setup` to hear of it. Raises NotSetUpYet when it still does

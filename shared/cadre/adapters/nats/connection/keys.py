@@ -93,7 +93,7 @@ def options(nc: Client, settings: Settings) -> dict[str, Any]:
         key = read_key(Path(settings.nats_credentials))
         _users[nc] = key.user
         if key.has_jwt:
-            given["user_credentials"] = settings.nats_credentials  # read anew at each connection
+            given["user_credentials"] = settings.nats_credentials  # read again at each connection
         else:
             given["nkeys_seed_str"] = key.seed
         if key.user:

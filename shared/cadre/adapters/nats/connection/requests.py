@@ -168,8 +168,8 @@ log = logging.getLogger("cadre.nats")
 
 
 class RequestServer:
-    """Answers each request on `subject` with the bytes that `answer` returns for it, in a task of its own: a slow
-    answer holds up no other.
+    """Answers each request on `subject` with the bytes that `answer` returns for it, each in its own task: a slow
+    answer delays no other.
 
     Of several servers that share a `queue` one gets each request.
     """

@@ -27,8 +27,8 @@ ACK_WAIT_SECONDS = 4.0
 """Seconds after which a record whose handler gives no sign of life goes to another replica."""
 
 MAX_DELIVER = 1000
-"""A net below the workers' own judgement (`cadre.delivery.quarantine`): beyond it the server gives a message up for
-itself, and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
+"""A net below the workers' own judgement (`cadre.delivery.quarantine`): beyond it the server gives up a message on its
+own, and then nothing ends its run. Restarts, and upgrades that take hours, must not reach it."""
 
 _CANNOT_BE = 10012
 """The error of a consumer that cannot be made, or changed, like this."""
@@ -42,8 +42,8 @@ ENDLESS = -1
 async def ensure_consumer(
     nc: Client, stream: str, consumer: str, subjects: str, most_deliveries: int = MAX_DELIVER
 ) -> None:
-    """Create the consumer if it is absent. Raises BusUnavailable, and SetupError when another one has its name, or
-    there is none and this user may not make it."""
+    """Create the consumer if it is absent. Raises BusUnavailable, and SetupError when its name is taken by another one,
+    or when it is absent and this user may not create it."""
     if not may_provision(nc):
         await _find(nc, stream, consumer, subjects)
         return

@@ -45,12 +45,12 @@ class NatsDelivery:
         # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.…, with domain and account hash before when long.
         at = 4 if len(tokens) < 11 else 6
         self.address = Topology.address(self.subject)
-        """What the subject says of the message."""
+        """The message's address, parsed from its subject."""
         self.deliveries = int(tokens[at])
         self.seq = int(tokens[at + 1])
         self.headers: dict[str, str] = dict(message.headers or {})
         self.origin = int(self.headers.get(jetstream.PASSED_ON, self.seq))
-        """Where the message lay first, if it was passed on."""
+        """The first sequence of the message, if it was passed on."""
         self.retried = jetstream.RETRIED in (message.headers or ())
         self.imported = jetstream.IMPORTED in (message.headers or ())
         self.settled = False
@@ -194,7 +194,7 @@ class Queue:
     # --- pulling
 
     async def _listen(self) -> None:
-        """Subscribe to a new inbox: nobody serves the pulls that were made with the former one any more."""
+        """Subscribe to a new inbox: pulls made with the former one are no longer served."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         self._pulls.clear()
@@ -286,7 +286,7 @@ class Queue:
             self._mend_tries, self._mend_at = 0, 0.0
             await self._listen()
         if self._is_doubtful and self._is_idle("mend") and time.monotonic() >= self._mend_at:
-            # Beside the signs of life, which must go on however long this takes.
+            # A separate task: the signs of life must go on however long this takes.
             self._tasks["mend"] = asyncio.create_task(self._mend(), name=f"consumer {self._consumer}")
         await self._pull()
 
@@ -377,9 +377,9 @@ class _Pull:
 
 
 class Work:
-    """Handles each delivery in a task of its own, when the limiter has a place and its tree's turn has come.
+    """Handles each delivery in its own task, when the limiter has a place and its tree's turn has come.
 
-    `freed` is called whenever one is done with.
+    `freed` is called whenever a delivery is done.
     """
 
     def __init__(self, nc: Client, limiter: FairLimiter, freed: Callable[[], None]) -> None:
@@ -405,7 +405,7 @@ class Work:
         task.add_done_callback(lambda _: self._done(delivery))
 
     async def signs_of_life(self) -> None:
-        """Tell the server that whatever is not settled is still being handled."""
+        """Report to the server that every unsettled delivery is still being handled."""
         for delivery, _ in list(self._tasks.values()):
             if not delivery.settled:
                 await delivery.in_progress()
@@ -438,7 +438,7 @@ class Work:
             log.warning("%s comes again: %s", delivery.subject, error)
             await self._nak(delivery, _REDELIVER_AFTER_SECONDS)
         except Exception as error:
-            # The one place that must survive whatever a handler does: the record stays, and comes again.
+            # This place must survive anything that a handler does: the record stays, and is redelivered.
             log.exception("handling %s failed: %s", delivery.subject, error)
             await self._nak(delivery, _REDELIVER_AFTER_SECONDS)
 

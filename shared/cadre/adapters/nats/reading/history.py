@@ -69,7 +69,7 @@ class History:
         run: str | None = None,
         all_of: str | None = None,
     ) -> AsyncIterator[list[Stored]]:
-        """Yield what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
+        """Yield what `pages` does, decoded outside the event loop, in pages of few bytes and of so many entries at
         most, for readers of a long tree; with `run` of that run only.
 
         With `whole_up_to` raises TooLarge when the entries have more bytes than that. With `all_of` raises NewerSchema
@@ -87,7 +87,7 @@ class History:
                 try:
                     data = await self.whole(held)
                 except NewerSchema:
-                    data = held.data  # where it is decoded this is told
+                    data = held.data  # decoding reports it
                 except (UnreadableMessage, BlobMissing) as error:
                     _leave_out(held, error)
                     continue
@@ -131,15 +131,15 @@ class History:
             yield page
 
     async def newest(self, tree: str) -> int:
-        """Return the sequence of the tree's last entry as the stream's leader has it; 0 when there is none."""
+        """Return the sequence of the tree's last entry as the stream's leader has it; 0 when there is no entry."""
         held = await jetstream.last(
             self._nc, self._topology.stream_of(tree), self._topology.journals_of_tree(tree)
         )
         return held.seq if held is not None else 0
 
     async def first(self, tree: str, run: str, after: int = 0) -> Stored | None:
-        """Return the first entry of a run behind sequence `after` as the stream's leader has it; None when there is
-        none, or none that this version reads."""
+        """Return the first entry of a run after sequence `after` as the stream's leader has it; None when there is no
+        entry that this version reads."""
         topology = self._topology
         held = await jetstream.following(
             self._nc, topology.stream_of(tree), topology.journal(tree, run), after
@@ -165,7 +165,7 @@ class History:
 
     async def entry(self, tree: str, run: str, n: int) -> Stored | None:
         """Return the entry at position `n` of a run, along the back-pointers from its last one, which the stream's
-        leader has. None when there is none, or none that can be read. Raises NewerSchema too."""
+        leader has. None when it is missing or cannot be read. Raises NewerSchema too."""
         stream = self._topology.stream_of(tree)
         held = await jetstream.last(self._nc, stream, self._topology.journal(tree, run))
         while held is not None:
@@ -195,8 +195,8 @@ class History:
         return False
 
     async def task(self, tree: str, run: str) -> Task | None:
-        """Return the Task that was published for a run, whether or not an agent has taken it up; None when there is
-        none. Raises NewerSchema too.
+        """Return the Task that was published for a run, whether or not an agent has taken it up; None when it does not
+        exist. Raises NewerSchema too.
 
         The stream's leader is asked: a task that was just published must be found.
         """
@@ -281,7 +281,7 @@ async def watch_deltas(
             await subscription.unsubscribe()
 
     def end() -> None:
-        # Its own task: whoever ends this may be about to be cancelled.
+        # Its own task: the caller may be about to be cancelled.
         task = asyncio.create_task(unsubscribe())
         _ending.add(task)
         task.add_done_callback(_ending.discard)
@@ -390,7 +390,7 @@ async def _page(
 
 
 class RawEntry(NamedTuple):
-    """A journal entry as it was written, whatever its size."""
+    """A journal entry as it was written, of any size."""
 
     seq: int
     data: bytes

@@ -1,4 +1,4 @@
-"""Reads a stream in order, each message once, for ever: over lost connections and restarted servers.
+"""Read a stream in order, each message once, forever: across lost connections and restarted servers.
 
 An ephemeral pull consumer without acks starts behind the last message handled. Whenever it cannot be trusted (silence
 instead of heartbeats, a gap in its numbering, its end) a new one starts from there.

@@ -46,7 +46,7 @@ class Read(NamedTuple):
     refs: set[str]
     """Blobs that it names."""
     at: float
-    """When it was stored, in Unix seconds by the server's clock."""
+    """The time it was stored, in Unix seconds by the server's clock."""
     is_file: bool = False
     """It is no entry, but a file of the tree's workspace."""
     imported: bool = False
@@ -398,7 +398,7 @@ def _may_be_task(held: StoredMessage) -> bool:
     try:
         return msgspec.json.decode(held.data, type=Head).type in ("task", "spilled")
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return True  # where it is decoded this is told
+        return True  # decoding reports it
 
 
 def _lifecycle(held: StoredMessage) -> Lifecycle | None:
@@ -414,7 +414,7 @@ class StreamState(NamedTuple):
     """The stream of a shard."""
 
     created: str
-    """When it was created: another time means another stream."""
+    """The time it was created: another time means another stream."""
     end: int
     """The sequence of its last message."""
 

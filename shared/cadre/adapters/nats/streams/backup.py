@@ -26,7 +26,7 @@ from cadre.settings import Settings
 ABOUT, MESSAGES = "backup.json", "stream.tar.s2"
 _CHUNK_BYTES = 128 * 1024
 _CHUNK_SECONDS = 60.0
-"""How long the server may take for a piece: it checks all messages first."""
+"""The timeout for a piece: the server checks all messages first."""
 
 
 class SavedStream(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ async def restore_stream(nc: Client, stream: str, folder: Path, replicas: int) -
 
 
 async def _send(nc: Client, doing: str, subject: str, file: BinaryIO) -> dict[str, Any]:
-    """Send the file in pieces, each of which is answered; the answer to the end tells of the stream."""
+    """Send the file in pieces, each of which is answered; the last answer describes the stream."""
     while True:
         chunk = file.read(_CHUNK_BYTES)
         try:

@@ -1,5 +1,5 @@
-"""One value on a subject of its own in a stream: replaced by compare-and-set, or claimed once, as the generation is
-in which the run of a key begins."""
+"""One value on its own subject in a stream: replaced by compare-and-set, or claimed once, like the generation in which
+the run of a key begins."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class FencedValue(Generic[T]):
     """The last message on `subject`, as a value of the message type or union `kind`.
 
-    The value's fence is the sequence of its message: whoever writes names the fence of what it replaces. `headers`
+    The value's fence is the sequence of its message: a writer names the fence of the value that it replaces. `headers`
     go with every write.
     """
 
@@ -32,7 +32,7 @@ class FencedValue(Generic[T]):
         self._headers = headers
 
     async def read(self) -> tuple[T | None, int]:
-        """Return the value and its fence, never stale: None and 0 when there is none, None and a fence when it was
+        """Return the value and its fence, never stale: None and 0 when it does not exist, None and a fence when it was
         emptied. Raises BusUnavailable, UnreadableMessage."""
         held = await jetstream.last(self._nc, self._stream, self._subject)
         if held is None:
@@ -40,7 +40,7 @@ class FencedValue(Generic[T]):
         return (decode(held.data, self._kind) if held.data else None), held.seq
 
     async def write(self, value: T, fence: int) -> int:
-        """Replace the value at `fence` (0: there is none) and return the new fence. Raises Fenced,
+        """Replace the value at `fence` (0: it does not exist) and return the new fence. Raises Fenced,
         RetryableError."""
         return await jetstream.append(
             self._nc, self._subject, encode(value), expect=fence, headers=self._headers

@@ -39,11 +39,11 @@ SCHEDULE_NEXT = "Nats-Schedule-Next"
 RETRIED = "Cadre-Retried"
 """On a dead letter that was published again: where it lay before."""
 FIRST_ID = "Cadre-First-Id"
-"""Likewise: the `message_id` that it had when it was published first."""
+"""On such a message too: the `message_id` with which it was first published."""
 PASSED_ON = "Cadre-Passed-On"
 """On a record in the queue of a revision: where it lay first, in the agent's own queue."""
 IMPORTED = "Cadre-Imported"
-"""On a journal entry that came from a file: what it tells happened elsewhere."""
+"""On a journal entry that came from a file: its events happened elsewhere."""
 
 _AROUND = 16
 """Bytes at most that the protocol adds to all headers, and to each of them."""
@@ -62,7 +62,7 @@ _PASSING = {10004, 10005, 10007, 10008, 10009, 10023, 10118, 10119, 10194, 10195
 
 
 _LATEST = 4_102_444_800.0
-"""The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
+"""The year 2100: dates beyond the year 9999 cannot be written, and nothing waits for them."""
 
 _PAUSE_SECONDS = 0.05
 
@@ -106,7 +106,7 @@ class StoredMessage(NamedTuple):
     subject: str
     data: bytes
     at: float = 0.0
-    """When it was stored, in Unix seconds by the server's clock; 0 where that was not asked."""
+    """The time it was stored, in Unix seconds by the server's clock; 0 if it was not requested."""
     imported: bool = False
     """It came with a run from elsewhere; known only to readers of a whole stream."""
     headers: Mapping[str, str] | None = None
@@ -128,9 +128,9 @@ async def append(
 ) -> int:
     """Publish to a stream and return the sequence it got.
 
-    With `expect`, only if the subject's last message has that sequence (0: there is none). `meanwhile` is called while
-    the answer is awaited.
-    Raises Fenced, TooLarge, BusFull or BusUnavailable (nothing was stored), or OutcomeUnknown.
+    With `expect`, only if the subject's last message has that sequence (0: there is no message). `meanwhile` is called
+    while the answer is awaited. Raises Fenced, TooLarge, BusFull or BusUnavailable (nothing was stored), or
+    OutcomeUnknown.
     """
     fields = dict(headers) if headers else {}
     if expect is not None:
@@ -170,7 +170,7 @@ async def schedule(
 
 
 async def last(nc: Client, stream: str, subject: str) -> StoredMessage | None:
-    """Return the subject's last message as the stream's leader has it: never stale; None when there is none.
+    """Return the subject's last message as the stream's leader has it: never stale; None when there is no message.
 
     A user that may not ask for any message of the stream is answered by any replica, which may lag.
     """
@@ -214,7 +214,7 @@ async def following(nc: Client, stream: str, subject: str, after: int = 0) -> St
 
 
 async def delete(nc: Client, stream: str, seq: int) -> bool:
-    """Remove one message; returns False when there is none. Raises BusUnavailable."""
+    """Remove one message; return False when it does not exist. Raises BusUnavailable."""
     answer = await api(nc, f"STREAM.MSG.DELETE.{stream}", {"seq": seq, "no_erase": True})
     error = answer.get("error")
     if error is None:
@@ -286,7 +286,7 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMe
     except nats.errors.Error as error:
         raise BusUnavailable(f"reading from {stream}", error) from error
     finally:
-        # A closed connection has no subscriptions left, and would answer with an error of its own.
+        # A closed connection has no subscriptions left, and would raise another error.
         if subscription is not None and not nc.is_closed:
             await subscription.unsubscribe()
 
@@ -308,8 +308,8 @@ async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None 
 
 
 async def stream_info(nc: Client, stream: str) -> dict[str, Any] | None:
-    """Return `config`, `state` and `created` of the stream in the JSON of the JetStream API; None when there is
-    none of this name. Raises BusUnavailable."""
+    """Return `config`, `state` and `created` of the stream in the JSON of the JetStream API; None when no stream has
+    this name. Raises BusUnavailable."""
     answer = await api(nc, f"STREAM.INFO.{stream}")
     error = answer.get("error")
     if error is None:

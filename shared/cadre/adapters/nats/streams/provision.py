@@ -32,7 +32,7 @@ _CONTRACT = (
     "allow_rollup_hdrs",
     "duplicate_window",
 )
-"""What this version relies on. The rest (replicas, sizes) is the operator's to tune."""
+"""The settings on which this version relies. The operator may tune the rest (replicas, sizes)."""
 
 _AUDIT_DAYS = 400
 """A year, and time to look back on it; the operator's to tune, as all ages are."""
@@ -41,7 +41,7 @@ STORE_REMEDY = (
     "Bring the old store back and all goes on; or begin without its runs: make the streams (`cadre provision`, or start"
     " any service) and restart every service"
 )
-"""What to do about a store that was lost."""
+"""The remedy for a lost store."""
 
 _FOR_EVER = 0
 """As an age: a run may wait for months. What has ended is removed tree by tree, and nothing else is."""
@@ -249,7 +249,7 @@ def _missing(name: str) -> str:
 
 
 def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:
-    """Say whether a shard makes room by itself: it takes it from the oldest runs, ended or not."""
+    """Report the limits with which a shard drops its oldest runs, ended or not, to make room."""
     name = found["name"]
     if name not in [topology.stream(shard) for shard in range(topology.shards)]:
         return []
@@ -263,7 +263,7 @@ def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:
 
 def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
     shards = [shard_config(topology, shard, replicas) for shard in range(topology.shards)]
-    # With markers, whoever watches the bucket is told of a presence that has expired.
+    # With markers, watchers of the bucket are notified of a presence that has expired.
     registry = key_value_config(topology.registry_bucket, replicas) | {
         "subject_delete_marker_ttl": 5 * _SECOND
     }

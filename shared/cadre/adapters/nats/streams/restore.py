@@ -138,7 +138,7 @@ async def _check_account(nc: Client, saved: Backup) -> None:
 
 
 async def _streams_there(nc: Client, settings: Settings, saved: Backup) -> list[str]:
-    """Return the names of Cadre's streams that are there, whatever the number of shards was."""
+    """Return the names of Cadre's existing streams, for any number of shards."""
     topologies = [Topology(saved.shards, settings.prefix)]
     if (found := await existing(nc, settings)) is not None:
         topologies.append(found)

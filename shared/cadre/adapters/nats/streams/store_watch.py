@@ -188,7 +188,7 @@ class StoreWatch:
             self._mute, name = None, names[next(turns) % len(names)]
 
     async def _tell(self) -> None:
-        """Log each trouble once, and its end. A standstill is one trouble, whatever it is noticed by."""
+        """Log each trouble once, and its end. A standstill is one trouble, however it is noticed."""
         told: Lack | None = None
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -228,7 +228,7 @@ def _is_same(trouble: Lack, told: Lack | None) -> bool:
 
 
 async def _full_account(nc: Client) -> Lack | None:
-    """Says that the account has next to no room left: what still fits, the probe for example, goes by its size."""
+    """Report that the account has almost no room left: a small message, such as the probe, may still fit."""
     info = await jetstream.ask(nc, "asking how much room there is", "INFO")
     for one in account_usages(info):
         if one.limit - one.used < one.limit // 100:
@@ -237,7 +237,7 @@ async def _full_account(nc: Client) -> Lack | None:
 
 
 def _full_stream(info: dict[str, Any]) -> Lack | None:
-    """Say that a stream has reached a limit of its own, where that means that it refuses what is new."""
+    """Report that a stream has reached its own limit, if it then refuses new messages."""
     config, state = info["config"], info["state"]
     name, most_bytes, most = config["name"], config.get("max_bytes", -1), config.get("max_msgs", -1)
     if config["discard"] != "new":
@@ -258,7 +258,7 @@ def _full(where: str, holds: object) -> Lack:
 
 
 async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> Lack | None:
-    """Write a message to each shard, which goes by itself; says which shard does not store it, and what to do."""
+    """Write a message that expires to each shard; report the shard that does not store it, and the remedy."""
     for shard in shards:
         headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _PROBE_TTL}
         try:
@@ -294,7 +294,7 @@ _KNOWN_SECONDS = 1.0
 
 
 class StorageUsage(NamedTuple):
-    """How full one place is, in bytes."""
+    """The usage of one place, in bytes."""
 
     where: str
     used: int

@@ -404,7 +404,7 @@ def _clients_of_import() -> list[typing.Any]:
 
 
 def _load(main: str, folder: str) -> typing.Callable[..., typing.Any]:
-    """Return the function that the agent is. Ends the process with one line where there is none."""
+    """Return the agent's function. Ends the process with one line if it is missing."""
     source, _, name = main.rpartition(":")
     if source.endswith(".py"):
         path = os.path.abspath(os.path.join(folder, source))
