@@ -131,7 +131,7 @@ class Chromium:
         return self._processes[0].pid
 
     def cdp(self, command: str, **parameters: Any) -> dict[str, Any]:
-        """Runs a command of the Chrome DevTools Protocol in the tab in front."""
+        """Run a command of the Chrome DevTools Protocol in the tab in front."""
         answer = self.driver.execute("executeCdpCommand", {"cmd": command, "params": parameters})
         result: dict[str, Any] = answer["value"]
         return result

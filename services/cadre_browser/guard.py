@@ -101,7 +101,7 @@ class Guard:
     async def _begin(
         self, reader: asyncio.StreamReader
     ) -> tuple[tuple[asyncio.StreamReader, asyncio.StreamWriter], bytes]:
-        """Open the connection that a request asks for, and returns it with the head to send there (none: a tunnel)."""
+        """Open the connection that a request asks for, and return it with the head to send there (none: a tunnel)."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

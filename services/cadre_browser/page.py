@@ -72,7 +72,8 @@ def cookie_to_keep(cookie: dict[str, Any]) -> dict[str, Any]:
 
 
 def state_path(run: str, tree: str) -> str:
-    """The state's path in the workspace: the same in a fork and in the next turn of a session, whose ids differ."""
+    """Return the state's path in the workspace: the same in a fork and in the next turn of a session, whose ids
+    differ."""
     return f".browser/{run.removeprefix(tree).strip('_') or 'root'}.json"
 
 
@@ -179,7 +180,7 @@ class Page:
         return base64.b64decode(self._chromium.cdp("Page.captureScreenshot", format="png")["data"])
 
     def settle(self) -> None:
-        """Wait until the page has loaded, and makes sure that a tab in front is the one that is seen."""
+        """Wait until the page has loaded, and make sure that the tab in front is the visible one."""
         time.sleep(0.1)
         if self.dialog() is not None:
             return
@@ -194,7 +195,7 @@ class Page:
             time.sleep(0.05)
 
     def downloads(self) -> list[tuple[str, bytes]]:
-        """The files that have come down since the last time, once those on their way are whole."""
+        """Return the files that have come down since the last time, once those on their way are whole."""
         folder = self._chromium.downloads
         until = time.monotonic() + DOWNLOAD_SECONDS
         while any(folder.glob("*.crdownload")) and time.monotonic() < until:
@@ -242,7 +243,7 @@ class Page:
             self._chromium.cdp("Input.dispatchMouseEvent", type=event, x=x, y=y, button="left", clickCount=1)
 
     def write(self, text: str, into: str) -> None:
-        """Types into a field, or where the cursor is. Raises LookupError."""
+        """Type into a field, or where the cursor is. Raises LookupError."""
         if into:
             self._helium.write(text, into=into)
         else:

@@ -133,7 +133,7 @@ class BrowserSession:
 
 
 def _in_words(work: Callable[[], T]) -> T:
-    """The work, with what can go wrong on a page in a line for the model. Raises BrowserFailed."""
+    """Return the work, with what can go wrong on a page in a line for the model. Raises BrowserFailed."""
     from selenium.common.exceptions import WebDriverException
     from urllib3.exceptions import HTTPError
 

@@ -42,7 +42,7 @@ _LITTLE_MESSAGES, _LITTLE_SECONDS = 2_000, 10.0
 """A gateway that lacks no more than that has it in a moment, and takes no requests before: its lists are whole then."""
 
 _SPANS_SECONDS = 2.0
-"""The spans of the last requests have so long to be sent."""
+"""Seconds in which the spans of the last requests are to be sent."""
 
 _PART_SECONDS = READ_WITHIN - 0.5
 
@@ -127,11 +127,11 @@ class GatewayService:
         return {"index": lack, "index_code": "index-building"}
 
     async def samples(self) -> list[Sample]:
-        """Metrics of the whole deployment."""
+        """Return the metrics of the whole deployment."""
         return await samples(self.platform, self.index, self.ledger.totals)
 
     async def drain(self, grace: float) -> None:
-        """Ends the event streams and what is in hand, stops reading, and saves what was read."""
+        """End the event streams and the work in progress, stop reading, and save what was read."""
         self.feeds.drain()
         await asyncio.gather(*(door.drain(grace / 2) for door in self.doors))
         for task in self._tasks:
@@ -224,7 +224,8 @@ async def _as_far_as_told(part: Awaitable[list[Sample]]) -> list[Sample]:
 
 
 async def of_runs(index: RunIndex, now: float) -> list[Sample]:
-    """Samples of the runs that have not ended, and of the calls that wait for a person. Raises RunIndexUnavailable."""
+    """Return the samples of the runs that have not ended, and of the calls that wait for a person. Raises
+    RunIndexUnavailable."""
     waiting = await waiting_calls(index)
     return [
         *(

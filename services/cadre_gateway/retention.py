@@ -52,7 +52,7 @@ _SWEEP_SECONDS = 3600.0
 """Between two searches for blobs that killed writers have left behind, and for queues of retired services."""
 
 _MAX_WAIT_SECONDS = 3600.0
-"""After so long the time of day is looked at again: it may have been set."""
+"""Seconds after which the time of day is read again: it may have been set."""
 
 _FIRST_UNSTARTED = SqlQuery(
     "SELECT tree, unstarted_at FROM trees WHERE unstarted_at IS NOT NULL ORDER BY unstarted_at LIMIT 1"

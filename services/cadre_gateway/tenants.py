@@ -39,7 +39,7 @@ from cadre_gateway.requests.problems import as_problem
 from cadre_gateway.wiring import GatewayOptions, start
 
 RETRY_SECONDS = 10.0
-"""After so long a tenant that could not be opened, or was lost, is opened again."""
+"""Seconds after which a tenant that could not be opened, or was lost, is opened again."""
 
 _CLIENT_SECRET = "CADRE_OIDC_CLIENT_SECRET"
 
@@ -72,7 +72,7 @@ class Tenant:
         self._task.add_done_callback(self._tell_of_failure)
 
     async def end(self) -> None:
-        """Drains and closes it."""
+        """Drain and close it."""
         self._ending.set()
         if self._task is not None:
             await self._task
@@ -86,7 +86,7 @@ class Tenant:
         return self._served.about() if self._served is not None else {}
 
     async def samples(self) -> list[Sample]:
-        """Its figures. Raises CadreError."""
+        """Return its figures. Raises CadreError."""
         return await self._served.samples() if self._served is not None else []
 
     async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
@@ -189,7 +189,8 @@ class Tenant:
 
 
 def _code(error: CadreError | OSError) -> str:
-    """The code of the problem by which requests are refused while the tenant cannot be opened for this reason."""
+    """Return the code of the problem by which requests are refused while the tenant cannot be opened for this
+    reason."""
     match error:
         case NotPermitted():
             return "not-permitted"
@@ -208,7 +209,7 @@ def _text(file: Path) -> str:
 
 
 async def _first(*waits: Any) -> None:
-    """Return when the first of them has; the others are cancelled, unless they are futures of somebody else."""
+    """Return when the first of them has; the others are cancelled, unless they are futures of another caller."""
     tasks = [asyncio.ensure_future(one) for one in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -262,7 +263,7 @@ class Tenants:
         return {"tenants": f"{ready} of {len(self._tenants) + len(self._wrong)} ready"}
 
     async def samples(self) -> list[Sample]:
-        """The figures of all of them, each with its tenant's name."""
+        """Return the figures of all of them, each with its tenant's name."""
         found = []
         for one in list(self._tenants.values()):
             try:
@@ -300,7 +301,7 @@ class Tenants:
         await send_problem(send, 421, "unknown-host", f"nobody is served here by the name {host!r}")
 
     async def drain(self) -> bool:
-        """Ends the work of all tenants."""
+        """End the work of all tenants."""
         if self._looking is not None:
             self._looking.cancel()
         await asyncio.gather(*(one.end() for one in self._tenants.values()))
@@ -343,7 +344,7 @@ class Tenants:
         self._wrong = {name: what for name, what in wrong.items() if name not in self._tenants}
 
     def _read(self) -> dict[str, TenantSpec | str]:
-        """The tenants by name, or what is wrong with their files."""
+        """Return the tenants by name, or what is wrong with their files."""
         found: dict[str, TenantSpec | str] = {}
         for folder in tenants_in(self._folder):
             try:

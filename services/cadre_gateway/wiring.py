@@ -320,7 +320,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_console_settings() -> ConsoleSettings:
-    """The settings from the environment. Raises SettingError."""
+    """Return the settings from the environment. Raises SettingError."""
     return read(ConsoleSettings, "CADRE_")
 
 

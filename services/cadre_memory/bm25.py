@@ -109,7 +109,7 @@ class SparseVector(NamedTuple):
 
 
 def sparse_vector(weights: Iterable[tuple[int, float]]) -> SparseVector:
-    """Orders weights by token id; where an id stands twice, the largest weight counts."""
+    """Order weights by token id; where an id stands twice, the largest weight counts."""
     largest: dict[int, float] = {}
     for index, weight in weights:
         largest[index] = max(weight, largest.get(index, 0.0))

@@ -77,7 +77,7 @@ class Cluster:
             self._client = None
 
     async def list(self, kind: str, namespace: str, labels: str = "") -> Sequence[Manifest]:
-        """The objects of a kind, without those whose kind the cluster does not know."""
+        """Return the objects of a kind, without those whose kind the cluster does not know."""
         try:
             found = await self._call(
                 "GET", _path(kind, namespace), params={"labelSelector": labels} if labels else None

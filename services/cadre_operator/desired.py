@@ -58,8 +58,8 @@ class Desired(NamedTuple):
 def desired(
     reading: Reading, users: Users, others: Collection[Key], admin: Manifest | None = None
 ) -> Desired:
-    """Return what the services need. `others` are objects that somebody else has made: they stay as they are. `admin`
-    is the Secret that the values name for the gateway, where it exists."""
+    """Return what the services need. `others` are objects made by others: they stay as they are. `admin` is the Secret
+    that the values name for the gateway, where it exists."""
     values, found = reading.values, Desired({}, dict(reading.problems), {}, {}, reading.lacks)
     has_users = values.nats.credentials == Nats().credentials
     roles: list[Role] = []
@@ -105,7 +105,7 @@ def desired(
 
 
 def _of_administrator(manifests: list[Manifest], values: Values, admin: Manifest | None) -> list[Manifest]:
-    """Return the Secret with the administrator's key of a gateway that asks for one, unless it is somebody else's. The
+    """Return the Secret with the administrator's key of a gateway that asks for one, unless others have made it. The
     gateway's pods read it when they start, so a digest of it rolls them."""
     template = next(one for one in manifests if one["kind"] == "Deployment")["spec"]["template"]
     data = dict((admin or {}).get("data") or {})

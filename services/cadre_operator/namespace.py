@@ -68,7 +68,7 @@ class Reading(NamedTuple):
 
 
 def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
-    """The services of the objects, whose files are written below the folder."""
+    """Return the services of the objects, whose files are written below the folder."""
     counts = {_uid(one): one["spec"].get("replicas") for many in objects.values() for one in many}
     reader = _NamespaceReader({kind: _uncounted(many) for kind, many in objects.items()}, values, folder)
     reader.write_models()
@@ -246,7 +246,7 @@ class _NamespaceReader:
             self._add_tools(found, name, entry, ToolServerSpec(module=entry))
 
     def _entry(self, name: str, spec: ToolServerSpec, servers: Any) -> str:
-        """The module, or the file of the servers."""
+        """Return the module, or the file of the servers."""
         if spec.module:
             if not _MODULE.fullmatch(spec.module):
                 raise SpecError(f"{spec.module!r} is no module: write package.module", key="spec.module")
@@ -319,7 +319,7 @@ def _with_workload(values: Values, key: str, layer: dict[str, Any]) -> Values:
 
 
 def _labels(found: Manifest) -> dict[str, str]:
-    """The labels that people chose for the agent: those without a prefix, which tools set theirs with."""
+    """Return the labels that people chose for the agent: those without a prefix, which tools set theirs with."""
     labels = found["metadata"].get("labels") or {}
     return {key: value for key, value in labels.items() if "/" not in key}
 
@@ -329,7 +329,7 @@ def _head(found: Manifest) -> dict[str, Any]:
 
 
 def _stem(entry: str) -> str:
-    """The agent that a team's file names: by its name, or as the file of this name."""
+    """Return the agent that a team's file names: by its name, or as the file of this name."""
     return Path(entry).stem if entry.endswith((".yaml", ".yml")) else entry
 
 
@@ -338,7 +338,7 @@ def _name(found: Manifest) -> str:
 
 
 def _first(found: Manifest) -> str:
-    """The agent that an Agent is: itself, or the one that it is a second revision of."""
+    """Return the agent that an Agent is: itself, or the one that it is a second revision of."""
     return (found["metadata"].get("annotations") or {}).get(REVISION_OF) or _name(found)
 
 

@@ -187,7 +187,7 @@ class Reconciler:
                 raise SpecError(condition.message)
 
     async def _values(self, namespace: str) -> Values:
-        """The operator's values, those of the namespace over them. Its name is not theirs to say."""
+        """Return the operator's values, those of the namespace over them. They cannot change its name."""
         found = await self._cluster.get("ConfigMap", namespace, VALUES_MAP)
         text = ((found or {}).get("data") or {}).get(_VALUES_KEY, "")
         try:
@@ -408,14 +408,14 @@ def _uids(live: Objects) -> set[str]:
 
 
 def _version(found: Manifest) -> Any:
-    """Return what changes when somebody changes the object: not with its status, where it has one."""
+    """Return a value that changes when the object is changed: not with its status, where it has one."""
     meta = found["metadata"]
     return meta.get("generation") or meta["resourceVersion"]
 
 
 def _provisioned(one: Manifest, jobs: Sequence[Manifest], wanted: Desired) -> list[str] | None:
-    """The Jobs of now that have made queues for the object, sooner or later; None when nothing was ever noted. One
-    that another has taken the place of is forgotten: who goes back to what the object was has it done again."""
+    """Return the Jobs of now that have made queues for the object, sooner or later; None when nothing was ever noted. A
+    Job that another has replaced is forgotten: changing the object back runs it again."""
     uid = one["metadata"]["uid"]
     known = (one.get("status") or {}).get("provisioned")
     done = [

@@ -30,12 +30,12 @@ _TRIED_AGAIN = (PROGRESSING, "GatewayRefused")
 
 
 def refused(message: str) -> tuple[Condition, Condition]:
-    """The conditions of an object that cannot be acted on: what it made earlier goes on."""
+    """Return the conditions of an object that cannot be acted on: what it made earlier goes on."""
     return Condition("Accepted", False, "Invalid", message), Condition("Ready", False, "Invalid", message)
 
 
 def held_back(found: Manifest, message: str) -> tuple[Condition, Condition]:
-    """The conditions of an object that cannot be acted on for a reason outside of it: what is ready stays so."""
+    """Return the conditions of an object that cannot be acted on for a reason outside of it: what is ready stays so."""
     accepted, ready = refused(message)
     for one in (found.get("status") or {}).get("conditions") or ():
         if one["type"] == "Ready" and one["status"] == "True":
@@ -141,7 +141,7 @@ def replicas(found: Manifest | None) -> dict[str, Any]:
 def status_with(
     found: Manifest, conditions: tuple[Condition, ...], more: Mapping[str, Any]
 ) -> tuple[dict[str, Any] | None, list[Condition]]:
-    """The status that the object is to have, None when it has it; and the conditions that are news."""
+    """Return the status that the object is to have, None when it has it; and the conditions that are news."""
     before = found.get("status") or {}
     known = {one["type"]: one for one in before.get("conditions") or ()}
     generation = found["metadata"]["generation"]

@@ -39,7 +39,7 @@ class Users:
                 self._roles[role.user] = role
 
     def secret(self, role: Role, namespace: str) -> Manifest:
-        """The Secret with the key of the role's user: the key that it has, or a new one."""
+        """Return the Secret with the key of the role's user: the key that it has, or a new one."""
         known = self._roles.get(role.user)
         [whole] = merged([role] if known is None else [known, role])
         self._roles[role.user] = whole
@@ -49,7 +49,7 @@ class Users:
         )
 
     def server_secret(self, values: Values) -> Manifest:
-        """The Secret with the server's list."""
+        """Return the Secret with the server's list."""
         roles = [self._roles[user] for user in sorted(self._roles)]
         public = {user: key.public for user, key in self._keys.items()}
         text = server_file(SERVER_FILE, roles, public, Topology(values.nats.shards, values.nats.prefix))
@@ -57,7 +57,7 @@ class Users:
 
 
 def _user_in(secret: Manifest) -> tuple[Role, Key] | None:
-    """The user whose key the Secret holds; None for another Secret."""
+    """Return the user whose key the Secret holds; None for another Secret."""
     written = (secret["metadata"].get("annotations") or {}).get(ROLE_ANNOTATION)
     held = (secret.get("data") or {}).get(KEY_FILE)
     if not written or not held:

@@ -164,7 +164,7 @@ class SandboxHost:
         return {"pool": self._settings.pool, "tier": self._sandbox.tier, "served": served or "nothing"}
 
     async def samples(self) -> list[Sample]:
-        """The metrics of its queues, of its interpreters, and of what the calls met."""
+        """Return the metrics of its queues, of its interpreters, and of what the calls met."""
         sessions = {"busy": self._warm_pool.busy, "warm": len(self._warm_pool.warm)}
         counts = self._runner.counts if self._runner else Counter[str]()
         return [
@@ -181,7 +181,7 @@ class SandboxHost:
 
 
 def new_sandbox(settings: SandboxSettings) -> Sandbox:
-    """The sandbox that the settings describe, not started yet."""
+    """Return the sandbox that the settings describe, not started yet."""
     modules = [module.strip() for module in settings.modules.split(",") if module.strip()]
     return Sandbox(
         minimum=settings.tier,

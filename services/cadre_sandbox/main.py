@@ -62,7 +62,7 @@ def command(port: int | None, check: bool, imports: str, **options: object) -> N
 
 
 async def _checked(settings: SandboxSettings, imports: list[str]) -> tuple[str, list[str]]:
-    """The tier that is reached, and those of the modules that code could not import."""
+    """Return the tier that is reached, and the modules that code could not import."""
     sandbox = new_sandbox(settings)
     try:
         return await start_sandbox(sandbox), sandbox.lacks(imports)

@@ -26,7 +26,7 @@ class ReplySource(Protocol):
     """A source of answers: a script, a recording upstream, or cassettes."""
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
-        """Return the answer, and writes into `line` which rule it came from."""
+        """Return the answer, and write into `line` the rule that it came from."""
         ...
 
     def reset(self) -> None:
@@ -39,7 +39,7 @@ class ReplySource(Protocol):
 
 
 def build_app(source: ReplySource, log: RequestLog) -> Starlette:
-    """Returns the server that answers from `source` and writes down in `log` what it was asked."""
+    """Return the server that answers from `source` and records in `log` what it was asked."""
 
     async def chat(request: Request) -> Response:
         body = msgspec.json.decode(await request.body())

@@ -198,7 +198,7 @@ def _read(path: Path) -> Cassette:
 
 
 def _conversation(body: dict[str, Any]) -> list[Any]:
-    """The messages of a chat completion request, or the input items of the Responses API."""
+    """Return the messages of a chat completion request, or the input items of the Responses API."""
     given = body.get("messages") or body.get("input") or []
     return given if isinstance(given, list) else [{"role": "user", "content": given}]
 

@@ -32,7 +32,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def complete(reply: Reply, view: RequestView, number: int, created: int) -> Completion:
-    """Completes a reply; ids are made from `number`, that of the request; `created` is in Unix seconds."""
+    """Complete a reply; ids are made from `number`, that of the request; `created` is in Unix seconds."""
     content = cut_at_stop(reply.content or "", view.stop)
     calls = [_call(call, f"call_{number}_{index}") for index, call in enumerate(reply.tool_calls)]
     written = content + "".join(call["function"]["arguments"] for call in calls)

@@ -238,7 +238,7 @@ def as_text(reply: Reply) -> Reply:
 
 
 def _called(content: object) -> str:
-    """The name of the function that a text calls; "" when it is no call."""
+    """Return the name of the function that a text calls; "" when it is no call."""
     try:
         value = json.loads(content) if isinstance(content, str) else None
     except ValueError:

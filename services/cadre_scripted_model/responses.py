@@ -50,7 +50,7 @@ def _check_calls(items: list[dict[str, Any]]) -> None:
 
 
 def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items as messages: what the model said and called in one answer is one message."""
+    """Return the items as messages: what the model said and called in one answer is one message."""
     messages: list[dict[str, Any]] = []
     for item in items:
         kind = item.get("type") or "message"
@@ -78,7 +78,7 @@ def _add_said(message: dict[str, Any], kind: str, item: dict[str, Any]) -> None:
 
 
 def _content(content: object) -> Any:
-    """A message's content; images as chat completions have them."""
+    """Return a message's content; images as chat completions have them."""
     if not isinstance(content, list):
         return content or ""
     return [
@@ -240,7 +240,7 @@ def _begun(completion: Completion, view: RequestView) -> dict[str, Any]:
 
 
 def _output(completion: Completion) -> list[dict[str, Any]]:
-    """The items of the output: the script's own ones, the text, the calls."""
+    """Return the items of the output: the script's own ones, the text, the calls."""
     number = completion.id.rpartition("-")[2]
     items = [{"id": f"item_{number}_{n}", **item} for n, item in enumerate(completion.items)]
     if completion.content:

@@ -154,7 +154,7 @@ class ToolHost:
 
 
 def gather_tools(modules: tuple[str, ...]) -> list[AnyTool]:
-    """The tools of all modules. Raises SetupError, also when two of them share a name."""
+    """Return the tools of all modules. Raises SetupError, also when two of them share a name."""
     found: dict[str, tuple[AnyTool, str]] = {}
     for module in modules:
         for tool in load_entry(module, to_serve=True):

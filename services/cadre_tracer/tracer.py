@@ -33,7 +33,7 @@ from cadre_tracer.trees import Sampling, WholeTrees
 log = logging.getLogger("cadre.tracer")
 
 AT_ONCE = 256
-"""Entries in hand: what cannot be exported at the moment waits in its stream, not here."""
+"""Entries in progress: those that cannot be exported at the moment wait in their stream, not here."""
 
 PATIENT_DELIVERIES = 20
 """Deliveries after which an entry is taken without earlier entries that cannot be read."""
@@ -226,7 +226,8 @@ class Journals(Protocol):
     """The journals of runs, from any reader."""
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
-        """The run's entries behind sequence `after`; the newest ones may still be missing. Raises BusUnavailable."""
+        """Return the run's entries behind sequence `after`; the newest ones may still be missing. Raises
+        BusUnavailable."""
         ...
 
 

@@ -37,7 +37,7 @@ OF_SETTINGS = "settings"
 """Stands for the id of the key that the gateway's own settings name."""
 
 SIGN_IN_SECONDS = 12 * 3600.0
-"""A browser stays signed in so long."""
+"""Seconds that a browser stays signed in."""
 
 _OF_SETTINGS = Principal(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
 _TOKEN = re.compile(r"cadre_([0-9a-f]{12})_[0-9a-f]{64}")
@@ -172,7 +172,7 @@ class ApiKeys:
         return [_view(key) for key in keys if not key.parent]
 
     async def revoke(self, key: str) -> KeyView:
-        """Ends a key and what was signed in with it: here at once, elsewhere within FRESH_SECONDS. Raises a 404
+        """End a key and what was signed in with it: here at once, elsewhere within FRESH_SECONDS. Raises a 404
         problem."""
         await self._read(0.0)
         found = self._known.get(key)

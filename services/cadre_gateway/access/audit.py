@@ -116,7 +116,7 @@ class AuditTrail:
         await self.stored.append(entry)
 
     async def note_decision(self, caller: Principal, by: str, call: str, source: str) -> None:
-        """Write down that somebody has decided on a call by another way than HTTP."""
+        """Record a decision on a call that did not come by HTTP."""
         entry = AuditEntry(
             at=self.clock.now(),
             action="approval.decide",

@@ -257,7 +257,7 @@ async def _nothing() -> Message:
 
 
 def cookie_of(headers: Headers, name: str = COOKIE) -> str:
-    """The value of a cookie, of the sign-in's unless another is named; "" without one."""
+    """Return the value of a cookie, of the sign-in's unless another is named; "" without one."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
@@ -266,7 +266,7 @@ def cookie_of(headers: Headers, name: str = COOKIE) -> str:
 
 
 def host_name(headers: Headers) -> str:
-    """The name that a request is sent to, in lower case and without its port; "" for none."""
+    """Return the name that a request is sent to, in lower case and without its port; "" for none."""
     found = _HOST.fullmatch(headers.get("host", ""))
     return found["host"].lower().rstrip(".") if found is not None else ""
 
@@ -305,7 +305,7 @@ MAX_WRONG_KEYS = 30
 _WRONG_SECONDS = 2.0
 _DAY_SECONDS = 86_400.0
 _BURST_SECONDS = 5.0
-"""A key that was silent for so long may ask for all of that time at once."""
+"""Seconds of silence for which a key may make all requests at once."""
 
 
 class RateLimits:

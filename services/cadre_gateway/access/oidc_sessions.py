@@ -59,11 +59,11 @@ class SigningKeys:
     _asking: asyncio.Task[None] | None = None
 
     async def metadata(self) -> ProviderMetadata:
-        """The provider's endpoints."""
+        """Return the provider's endpoints."""
         return await self._known(MAX_AGE_SECONDS)
 
     async def find(self, kid: str | None) -> Jwk | None:
-        """The key of this id, or the only one there is for a token that names none; None when the provider has none."""
+        """Return the key of this id, or the only key for a token that names no id; None if the provider lacks it."""
         await self._known(MAX_AGE_SECONDS)
         if (found := self._find(kid)) is None:
             await self._known(MISS_SECONDS, wait=True)
@@ -107,7 +107,7 @@ class SigningKeys:
 
 
 _CLAIM_SECONDS = 10.0
-"""A gateway that has not renewed a sign-in by then has died at it: the next one does."""
+"""A gateway that has not renewed a sign-in by then has failed: the next one does it."""
 
 _POLL_SECONDS = 0.1
 
@@ -196,7 +196,7 @@ class SessionRenewal:
 
 
 def seal(secret: str, token: str) -> str:
-    """The secret, which only `unseal` with the same token gives back."""
+    """Return the secret, which only `unseal` with the same token gives back."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(_NONCE_BYTES)
@@ -204,7 +204,7 @@ def seal(secret: str, token: str) -> str:
 
 
 def unseal(sealed: str, token: str) -> str:
-    """The secret again. Raises ValueError where it was sealed with another token, or changed."""
+    """Return the secret. Raises ValueError if it was sealed with another token, or changed."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 

@@ -120,14 +120,14 @@ class ProviderTokens:
         )
 
     def grants(self, rights: Rights) -> bool:
-        """Return whether the settings still grant these rights to somebody. The provider is not asked."""
+        """Return whether the settings still grant these rights to any person. The provider is not asked."""
         reach = rights.own, frozenset(rights.agents), frozenset(rights.teams)
         fitting = [one for one in self._grants.values() if _scope(one) == reach]
         return set(rights.roles) <= {role for one in fitting for role in one.roles}
 
     def _granted(self, held: list[object]) -> Grant | None:
-        """The first grant of these values, with the roles of others that reach no more and no less: the role that
-        somebody has for some runs never meets what they reach in another."""
+        """Return the first grant of these values, with the roles of others that reach no more and no less: a person's
+        role for some runs is never combined with their reach in another grant."""
         fitting = [one for value, one in self._grants.items() if value == EVERYBODY or value in held]
         if not fitting:
             return None
@@ -147,7 +147,7 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
 
 def _values(claims: Mapping[str, Any], name: str) -> list[object]:
-    """The values of a claim: a list, or one text, which only in these two claims of OAuth is several words."""
+    """Return the values of a claim: a list, or one text, which is several words only in these two claims of OAuth."""
     found = claim(claims, name)
     if isinstance(found, str):
         return list(found.split()) if name in ("scope", "scp") else [found]
@@ -155,7 +155,7 @@ def _values(claims: Mapping[str, Any], name: str) -> list[object]:
 
 
 def refused(why: str) -> Problem:
-    """The problem of a token that does not count."""
+    """Return the problem of a token that does not count."""
     return unauthorized(why, "invalid_token")
 
 

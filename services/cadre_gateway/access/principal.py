@@ -120,7 +120,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
             raise Problem(403, "out-of-scope", f"this key reaches memories of user={self.user} only: say so")
 
     def identity(self) -> Identity:
-        """The caller as the API shows them."""
+        """Return the caller as the API shows them."""
         return Identity(
             name=self.name,
             roles=sorted(self.roles),

@@ -29,7 +29,7 @@ def rules_of_path(path: str, scope: Scope, **rights: Right) -> list[RouteRule]:
 
 
 def _rules_of(one: Definition[AnySpec]) -> list[RouteRule]:
-    """Rules of the routes that each kind of definition has."""
+    """Return the rules of the routes that each kind of definition has."""
     writing: Right = "act" if one is SCHEDULE else "administer"
     named = rules_of_path(f"{one.path}/{{name}}", "all", get="read", put=writing, delete=writing)
     return [*rules_of_path(one.path, "all", get="read"), *named]

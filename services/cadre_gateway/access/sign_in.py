@@ -46,7 +46,7 @@ class ConsoleSignIn:
     keys: ApiKeys
 
     async def begin(self, origin: str, return_to: str) -> tuple[str, str]:
-        """The provider's page to sign in at, and the cookie to keep meanwhile. Raises ProviderUnavailable."""
+        """Return the provider's page to sign in at, and the cookie to keep meanwhile. Raises ProviderUnavailable."""
         metadata = await self.tokens.keys.metadata()
         if not (metadata.authorization_endpoint and metadata.token_endpoint):
             raise ProviderUnavailable(f"{metadata.issuer} offers no authorization code flow")
@@ -100,7 +100,7 @@ class ConsoleSignIn:
 
 
 def own_path(wanted: str) -> str:
-    """The path where somebody goes on, `/` for anything but a path of this gateway."""
+    """Return the path to go on to; `/` for anything but a path of this gateway."""
     return wanted if _OWN_PATH.fullmatch(wanted) else "/"
 
 

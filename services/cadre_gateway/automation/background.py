@@ -39,13 +39,13 @@ class Automation:
     _queues: list[Queue] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Works until cancelled. Raises SetupError."""
+        """Work until cancelled. Raises SetupError."""
         self._queues.append(await start_due_queue(self.platform, self.scheduler, self.trials))
         self._queues.append(await start_event_queue(self.platform, self.triggers, self.trials))
         await asyncio.gather(self.scheduler.look_after(), self.notice_queues.run(), self.budgets.look_after())
 
     async def drain(self, grace: float) -> None:
-        """Ends what is in hand within `grace` seconds and hands back the rest."""
+        """End the work in progress within `grace` seconds and hand back the rest."""
         for queue in self._queues:
             await queue.drain(grace)
         await self.notice_queues.drain(grace)
@@ -59,7 +59,7 @@ def automation_of(
     budgets: StandingBudgets,
     secret: Callable[[str], str],
 ) -> Automation:
-    """The parts put together; `secret` finds that of a name."""
+    """Return the parts put together; `secret` finds that of a name."""
     clock = platform.clock
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)

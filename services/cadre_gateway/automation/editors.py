@@ -140,7 +140,7 @@ class ScheduleEditor(Resource[ScheduleSpec, ScheduleState, ScheduleView]):
 
 
 def schedule_view(state: ScheduleState, upcoming: int) -> ScheduleView:
-    """The schedule as the API shows it, with at most so many next ticks."""
+    """Return the schedule as the API shows it, with at most so many next ticks."""
     spec = msgspec.to_builtins(state.spec)
     del spec["name"]
     owed = {start.run for start in state.starts}

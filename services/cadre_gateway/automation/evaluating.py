@@ -20,7 +20,7 @@ LENGTH = struct.Struct(">I")
 """Each frame begins with the number of bytes that follow."""
 
 ABANDONED_SECONDS = 60
-"""The process ends itself after so long at one request: a gateway that was killed cannot do that any more."""
+"""Seconds at one request after which the process ends itself: a gateway that was killed cannot end it any more."""
 
 
 class DecideTick(msgspec.Struct, frozen=True, tag="decide"):

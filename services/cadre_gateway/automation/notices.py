@@ -106,7 +106,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
         return "" if caller.sees_all and caller.may("administer") else "maker-forbidden"
 
     async def sent(self) -> list[NoticeSpec]:
-        """All notices that are sent, as they were a second ago at most."""
+        """Return all notices that are sent, as they were a second ago at most."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._sent = [one.spec for one in await self.known() if not await self._loss(one.maker)]
             self._read_at = time.monotonic()
@@ -227,7 +227,7 @@ class NoticeQueues:
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
-        """Works until cancelled. Raises SetupError."""
+        """Work until cancelled. Raises SetupError."""
         consumer = Topology.deliveries_consumer()
         self._deliveries.append(await start_queue(self.platform, consumer, Subject.DELIVERY, self._deliver))
         while True:
@@ -238,7 +238,7 @@ class NoticeQueues:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def drain(self, grace: float) -> None:
-        """Ends what is in hand within `grace` seconds and hands back the rest."""
+        """End the work in progress within `grace` seconds and hand back the rest."""
         if self._journals is not None:
             await self._journals.drain(grace)
         for queue in self._deliveries:
@@ -334,7 +334,7 @@ class PushNotifications:
         return self._any
 
     async def all(self, run: str) -> list[PushTarget]:
-        """The addresses of a task."""
+        """Return the addresses of a task."""
         found, _ = await self.definitions.read(run)
         return found.targets if found is not None else []
 

@@ -303,5 +303,5 @@ def check_start(caller: Principal, spec: ScheduleSpec | TriggerSpec) -> None:
 
 
 def submission_of(agent: str, task: str, options: dict[str, Any]) -> body.Submission:
-    """A request for a run with these options. Raises a 422 problem that names what is wrong in them."""
+    """Return a request for a run with these options. Raises a 422 problem that names what is wrong in them."""
     return body.submission(msgspec.json.encode({**options, "agent": agent, "task": task}))

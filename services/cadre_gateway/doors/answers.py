@@ -28,7 +28,7 @@ FIRST_REFUSALS = (
     "draining",
     "too-large",
 )
-"""The refusals that somebody watches for: these begin at 0, a rarer one with the first that comes."""
+"""The refusals that are monitored: these begin at 0, a rarer one with its first occurrence."""
 
 
 def count_request(request: Request, door: str, route: str, problem: Problem | None) -> None:
@@ -52,10 +52,10 @@ def count(meters: Meters, door: str, route: str, refusal: str, requests: int = 1
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
-    """The value as the body of an answer."""
+    """Return the value as the body of an answer."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def run_headers(place: Place) -> dict[str, str]:
-    """Headers that say which run answers, and its trace."""
+    """Return the headers that say which run answers, and its trace."""
     return {"X-Cadre-Run": place.run, **trace_headers(place.run)}

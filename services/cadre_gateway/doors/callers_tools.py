@@ -96,7 +96,8 @@ def _tool_of(described: dict[str, Any], where: str) -> ToolCard:
 
 
 def schema_of(form: Any, where: str) -> dict[str, Any] | None:
-    """The JSON Schema that a `response_format` or `text.format` asks for; None for text. Raises a 422 problem."""
+    """Return the JSON Schema that a `response_format` or `text.format` asks for; None for text. Raises a 422
+    problem."""
     kind = form.get("type") if isinstance(form, dict) else None
     if form is None or kind == "text":
         return None

@@ -23,7 +23,7 @@ class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_card_settings() -> CardSettings:
-    """The settings of this gateway. Raises SettingError."""
+    """Return this gateway's settings. Raises SettingError."""
     settings = read(CardSettings, "CADRE_A2A_")
     parts = urlsplit(settings.url)
     if settings.url and (parts.scheme not in ("http", "https") or not parts.hostname):

@@ -106,7 +106,7 @@ def routers_of(doors: Iterable[Door], runs: RunService, meters: Meters) -> list[
 def listening_doors(
     doors: Iterable[Door], runs: RunService, access: Access, platform: Platform
 ) -> list[ListeningDoor]:
-    """Those of these doors that are not at HTTP. Raises SetupError."""
+    """Return the doors that do not use HTTP. Raises SetupError."""
     return [_loaded(door.name, door.listens)(runs, access, platform) for door in doors if door.listens]
 
 
@@ -126,7 +126,7 @@ def _routes(router: APIRouter) -> Iterator[tuple[str, str]]:
 
 
 def _shape(rule: RouteRule) -> str:
-    """The route without the names of its variables: two of one shape take the same requests."""
+    """Return the route without the names of its variables: two of one shape take the same requests."""
     return f"{rule.method} {re.sub(r'{[^}]*}', '{}', rule.path)}"
 
 

@@ -203,6 +203,6 @@ class Progress:
 
 
 def answer_text(output: Any) -> str:
-    """An answer as text: JSON unless it is one; files in it by their references."""
+    """Return an answer as text: JSON unless it is one; files in it by their references."""
     value = for_people(output)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -29,12 +29,12 @@ async def questions_for(
 
 
 def said(verdict: Verdict, by: str, feedback: str = "", arguments: dict[str, Any] | None = None) -> Ruling:
-    """The decision of somebody; `arguments` take the place of the call's own of the same names."""
+    """Return a person's decision; `arguments` take the place of the call's own of the same names."""
     return Ruling(verdict=verdict, feedback=feedback, tool=None, arguments=arguments, replace=False, by=by)
 
 
 def ruling_of(data: dict[str, Any], by: str) -> Ruling:
-    """The decision that the data says: with arguments a call is corrected. Raises a 422 problem."""
+    """Return the decision that the data says: with arguments a call is corrected. Raises a 422 problem."""
     verdict: Verdict = data.get("verdict")  # type: ignore[assignment]  # the next line checks it
     arguments = data.get("arguments")
     if verdict not in get_args(Verdict) or not isinstance(arguments, dict | None):

@@ -42,7 +42,7 @@ class DoorSender:
     traceparent: str | None
 
     def key(self, door: str, message: str, content: bytes) -> IdempotencyKey:
-        """The same for the same message of the same sender; `content` is what must be the same with it."""
+        """Return a key that is the same for the same message of the same sender; `content` must be the same, too."""
         told = short_hash(f"{self.name}\n{message}")
         digest = hashlib.sha256(content).hexdigest()
         return IdempotencyKey(self.caller.owner, f"{door}-{told}", digest)

@@ -49,18 +49,18 @@ class WaitingCalls(NamedTuple):
 
 
 async def open_runs(index: RunIndex) -> list[OpenRuns]:
-    """The runs that have not ended. Raises RunIndexUnavailable."""
+    """Return the runs that have not ended. Raises RunIndexUnavailable."""
     return [OpenRuns(*row) for row in await index.read(SqlQuery(_OPEN))]
 
 
 async def open_runs_of(index: RunIndex, agent: str) -> dict[str, int]:
-    """The runs of an agent that have begun and not ended, by its revisions. Raises RunIndexUnavailable."""
+    """Return the runs of an agent that have begun and not ended, by its revisions. Raises RunIndexUnavailable."""
     rows = await index.read(SqlQuery(_REVISIONS, (agent,)))
     return {revision: runs for revision, runs in rows if revision}
 
 
 async def known_open_runs_of(index: RunIndex, agent: str) -> dict[str, int] | None:
-    """The open runs of an agent by its revisions; None while the index does not know them."""
+    """Return the open runs of an agent by its revisions; None while the index does not know them."""
     try:
         return await open_runs_of(index, agent)
     except RunIndexUnavailable:
@@ -68,7 +68,7 @@ async def known_open_runs_of(index: RunIndex, agent: str) -> dict[str, int] | No
 
 
 async def waiting_calls(index: RunIndex) -> WaitingCalls:
-    """The calls that wait for a person. Raises RunIndexUnavailable."""
+    """Return the calls that wait for a person. Raises RunIndexUnavailable."""
     query = SqlQuery("SELECT count(*), min(at) FROM calls WHERE state = ?", (CALL_WAITS,))
     return WaitingCalls(*(await index.read(query))[0])
 

@@ -66,7 +66,7 @@ class Cursor(NamedTuple):
 
 
 def cursor_of(text: str) -> Cursor:
-    """The place that `text` names. Raises KeyError when it names none."""
+    """Return the place that `text` names. Raises KeyError when it names none."""
     value, comma, name = text.partition(",")
     try:
         found = Cursor(float(value), name)
@@ -78,7 +78,7 @@ def cursor_of(text: str) -> Cursor:
 
 
 def page_mark(order: RunOrder, place: Cursor) -> str:
-    """The `before` of the page behind this place of a list in this order."""
+    """Return the `before` of the page behind this place of a list in this order."""
     return f"{_MARKS[order]}{place}"
 
 

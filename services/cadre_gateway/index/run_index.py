@@ -39,7 +39,8 @@ _WARN_SECONDS = 60.0
 """Seconds between two warnings that it cannot be saved."""
 
 _LOOK_SECONDS = 1.0
-"""After so long without a change a gateway looks whether the database is there and what it was, and after a failure."""
+"""Seconds without a change after which a gateway checks that the database is there and the same; also after a
+failure."""
 
 _CACHED_TREES, _CACHED_RUNS = 500, 2_000
 """Limits of what is held in memory, in addition to trees and runs with unsaved changes."""
@@ -216,7 +217,8 @@ class RunIndex:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def beside(self) -> RunIndex:
-        """An empty one of the same streams, to be filled from the journals and adopted. Raises RunIndexUnavailable."""
+        """Return an empty index of the same streams, to be filled from the journals and adopted. Raises
+        RunIndexUnavailable."""
         found = RunIndex(self._database.beside(), self._streams)
         await found.open()
         return found
@@ -236,7 +238,7 @@ class RunIndex:
         return await answered(self._database.bytes())
 
     async def close(self) -> None:
-        """Saves what has changed and lets go of the database. Raises RunIndexUnavailable."""
+        """Save what has changed and close the database. Raises RunIndexUnavailable."""
         async with self._lock:
             self.is_closed = True
             try:
@@ -248,7 +250,7 @@ class RunIndex:
     # --- what is asked of it; every one of these raises RunIndexUnavailable
 
     async def read(self, query: SqlQuery) -> Sequence[Row]:
-        """The rows of everything that was read by now."""
+        """Return the rows of everything that was read by now."""
         self.check_whole()
         return await answered(self._read_saved(query))
 
@@ -438,7 +440,7 @@ class Completeness:
 
 
 GRACE_SECONDS = 10.0
-"""The gateway that erased a tree has so long to remove it before others do."""
+"""Seconds that the gateway that erased a tree has to remove it before others do."""
 
 
 class Applied(NamedTuple):
@@ -541,7 +543,7 @@ class RemovalRow(NamedTuple):
 
 
 class Removals:
-    """The removals in hand, which are few at any time. Each gateway does all of them: twice done is harmless."""
+    """The removals in progress, which are few at any time. Each gateway does all of them: they are idempotent."""
 
     def __init__(self) -> None:
         self.pending_erasures: dict[str, PendingErasure] = {}

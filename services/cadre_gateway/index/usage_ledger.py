@@ -72,7 +72,7 @@ class LedgerKey(NamedTuple):
         return self.hour - self.hour % DAY_SECONDS
 
     def with_detail(self, detail: Detail) -> "LedgerKey":
-        """The key under which the same is summed up in less detail."""
+        """Return the key under which the same is summed up in less detail."""
         return LedgerKey(
             self.day if detail >= Detail.WHOLE_DAYS else self.hour,
             self.team,
@@ -101,7 +101,7 @@ class Totals:
         self._counts = dict(saved)
 
     def to_saved(self) -> list[tuple[TotalKey, float]]:
-        """All of it, for the constructor."""
+        """Return all of it, for the constructor."""
         return list(self._counts.items())
 
     def add(self, entry: Entry) -> None:
@@ -122,7 +122,7 @@ class Totals:
             self._counts.setdefault(TotalKey(names.COST.name, agent, model), 0.0)
 
     def samples(self, agents: Iterable[str]) -> list[Sample]:
-        """The counts as they are; those of live agents begin with 0, so that their first increase is one."""
+        """Return the counts as they are; those of live agents begin with 0, so that their first increase is one."""
         counts = {key: 0.0 for agent in agents for key in _first_keys(agent)} | self._counts
         return [Sample(_METRICS[key.metric], count, _attributes(key)) for key, count in counts.items()]
 
@@ -181,7 +181,7 @@ class UsageLedger:
             )
 
     def to_saved(self) -> SavedLedger:
-        """All of it, to be saved and handed to the constructor later."""
+        """Return all of it, to be saved and handed to the constructor later."""
         return SavedLedger(
             positions=list(self.positions),
             sums=[cell for day in self._days.values() for cell in day.items()],
@@ -221,8 +221,8 @@ class UsageLedger:
     def rows(
         self, since: float, until: float, by: Sequence[Dimension], only: Mapping[str, str]
     ) -> list[FiguresRow]:
-        """Sums of the hours that begin in the time, in the order of what they are taken by; `only` those of these
-        values."""
+        """Return the sums of the hours that begin in the time, in the order of what they are taken by; `only` those of
+        these values."""
         found: dict[tuple[str, ...], FiguresRow] = {}
         for key, sums in self._cells(since, until):
             if any(getattr(key, name) != value for name, value in only.items()):

@@ -56,7 +56,7 @@ class TreeState:
                 self._fold(entry)
 
     def run(self, run: str) -> Run | None:
-        """The run's state; None when none of its entries was taken in."""
+        """Return the run's state; None if it has no entry yet."""
         return self._states.get(run)
 
     def own_usage(self, run: str) -> Usage:
@@ -118,7 +118,7 @@ class LiveNames:
         return owner is None or (agent, owner.revision) in self._revisions
 
     def awaited_revisions(self, agent: str) -> list[str]:
-        """Those of which one is to begin the agent's new runs, while none of them has a replica."""
+        """Return the revisions that are to begin the agent's new runs, while none of them has a replica."""
         live = {revision for name, revision in self._revisions if name == agent}
         shares = self._rollouts[agent].candidates(live) if agent in self._rollouts else []
         return [share.revision for share in shares if share.revision not in live]

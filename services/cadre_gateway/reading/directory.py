@@ -32,8 +32,8 @@ def card_of(presences: Iterable[Presence], agent: str) -> AgentCard | None:
 
 
 def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[LiveAgent]:
-    """The live agents, sorted by name, with what does not hold of their contracts and what they lean on, as far as
-    their `specs` are known."""
+    """Return the live agents, sorted by name, with what does not hold of their contracts and what they lean on, as far
+    as their `specs` are known."""
     live, tools = live_agents(presences), offered_cards(presences)
     offered, absent = live.keys() | tools.keys(), _away(presences)
     reach = TeamReach(tools=tools, agents=specs, is_whole=False)
@@ -60,7 +60,7 @@ def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[Li
 
 
 def tools(presences: list[Presence]) -> list[LiveTool]:
-    """The live tools as agents are offered them, sorted by name."""
+    """Return the live tools as agents are offered them, sorted by name."""
     replicas, cards = _grouped((p.tool, p) for p in presences), offered_cards(presences)
     return [
         LiveTool(**_fields(card), away_since=_away_since(replicas[name]), replicas=_replicas(replicas[name]))
@@ -69,7 +69,7 @@ def tools(presences: list[Presence]) -> list[LiveTool]:
 
 
 def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
-    """The live sandboxes, sorted by pool."""
+    """Return the live sandboxes, sorted by pool."""
     pools: dict[str, list[tuple[SandboxCard, Presence]]] = {}
     for presence in sorted(presences, key=presence_order):
         if presence.sandbox is not None:
@@ -97,7 +97,7 @@ def _told_by(spec: AgentSpec | None, reach: TeamReach) -> dict[str, Any]:
 
 
 def _rank(tier: str) -> int:
-    """The place of a tier by how little it is trusted; an unknown one is trusted least."""
+    """Return the place of a tier by how little it is trusted; an unknown one is trusted least."""
     return TIERS.index(tier) if tier in TIERS else len(TIERS)
 
 
@@ -129,13 +129,14 @@ def _away_since(presences: list[Presence]) -> float | None:
 
 
 def _away(presences: Iterable[Presence]) -> set[str]:
-    """Names of the agents and tools that are away."""
+    """Return the names of the agents and tools that are away."""
     cards = [one.agent or one.tool for one in presences if one.away_since]
     return {card.name for card in cards if card is not None}
 
 
 def _differing(replicas: list[Presence]) -> list[str]:
-    """The revisions of replicas that say they are one version and are not; those of older services are not known."""
+    """Return the revisions of replicas that say they are one version and are not; those of older services are not
+    known."""
     revisions: dict[str, set[str]] = {}
     for presence in replicas:
         if presence.agent is not None and presence.revision and presence.is_live:
@@ -164,13 +165,13 @@ class LiveContracts:
         return {name: spec for name, spec in read.items() if spec is not None}
 
     async def of_agent(self, presences: Iterable[Presence], agent: str) -> AgentSpec | None:
-        """The specification of a live agent; None where it cannot be read."""
+        """Return the specification of a live agent; None where it cannot be read."""
         return (await self.specs(one for one in presences if one.agent and one.agent.name == agent)).get(
             agent
         )
 
     async def spec(self, ref: str) -> AgentSpec | None:
-        """The specification; None where it is not there yet, or is another version's."""
+        """Return the specification; None where it is not there yet, or is another version's."""
         if ref not in self._known:
             try:
                 self._known[ref] = decode_spec(await self._blobs.get(ref))

@@ -17,7 +17,7 @@ from cadre_gateway.requests.problems import Problem
 log = logging.getLogger("cadre.janitor")
 
 RETIRED_SECONDS = 3600.0
-"""A retired service keeps its queue for so long: it may have been retired by mistake, and its pods may still end."""
+"""Seconds that a retired service keeps its queue: it may have been retired by mistake, and its pods may still end."""
 
 State = Literal["served", "away", "rollout", "retired", "forgotten"]
 

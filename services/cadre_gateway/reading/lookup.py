@@ -25,7 +25,7 @@ _TURNS = 2
 _FINDS = 8
 """So many runs are looked up at a time: each holds all entries of a run."""
 _TURN_SECONDS = 30.0
-"""A reader waits so long for its turn."""
+"""Seconds that a reader waits for its turn."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,511}")
 
@@ -171,7 +171,7 @@ def _erased(lifecycle: tuple[int, Lifecycle] | None) -> Tombstone | None:
 
 
 def checked_tree_of(run: str) -> str:
-    """The tree of a run. Raises a 404 problem for a text that may not become part of a subject."""
+    """Return the tree of a run. Raises a 404 problem for a text that may not become part of a subject."""
     if not _RUN_ID.fullmatch(run):
         raise unknown_run(run)
     return tree_of(run)

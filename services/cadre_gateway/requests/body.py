@@ -65,7 +65,7 @@ class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Megabytes stored for code."""
 
     def as_budget(self) -> Budget | None:
-        """The budget as tasks carry it; None when it sets no bound."""
+        """Return the budget as tasks carry it; None when it sets no bound."""
         budget = Budget(**msgspec.structs.asdict(self))
         return budget if budget != Budget() else None
 
@@ -184,15 +184,16 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     know: list[str] = []
 
     def arguments_of(self, name: str, own: dict[str, Any]) -> dict[str, Any] | None:
-        """All arguments of the corrected call of the tool `name`, whose own are given; None leaves them as they are."""
+        """Return all arguments of the corrected call of the tool `name`, whose own are given; None leaves them as they
+        are."""
         if self.arguments is None or self.replace or self.tool not in (None, name):
             return self.arguments
         return {**own, **self.arguments}
 
 
 async def read(request: Request, file_bytes: int | None = None) -> bytes:
-    """The whole body, which may be a file of `file_bytes`, else MAX_BODY_BYTES. Raises a 413 problem, and a 503 one
-    when other bodies take all the memory that there is for them."""
+    """Return the whole body, which may be a file of `file_bytes`, else MAX_BODY_BYTES. Raises a 413 problem, and a 503
+    one when other bodies take all the memory that there is for them."""
     limit = MAX_BODY_BYTES if file_bytes is None else file_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
@@ -208,7 +209,7 @@ async def read(request: Request, file_bytes: int | None = None) -> bytes:
 
 
 def parse(data: bytes, kind: type[B]) -> B:
-    """The body as such a struct.
+    """Return the body as such a struct.
 
     Raises a 400 problem for what is not JSON, a 422 problem that names the field for what does not fit.
     """
@@ -244,14 +245,14 @@ def _json_errors(what: str) -> Iterator[None]:
 
 
 def edit(data: bytes) -> EditBody:
-    """The body of an edit, checked. Raises a 400, 413 or 422 problem."""
+    """Return the body of an edit, checked. Raises a 400, 413 or 422 problem."""
     if len(data) > MAX_PAYLOAD_BYTES:
         raise Problem(413, "too-large", f"an edit may have {MAX_PAYLOAD_BYTES} bytes: send it in parts")
     return parse(data, EditBody)
 
 
 def message(data: bytes) -> MessageBody:
-    """The body of a message, checked. Raises a 400, 413 or 422 problem."""
+    """Return the body of a message, checked. Raises a 400, 413 or 422 problem."""
     found = parse(data, MessageBody)
     if not found.text.strip():
         raise invalid("text is empty: say what the run shall know")
@@ -262,7 +263,7 @@ def message(data: bytes) -> MessageBody:
 
 
 def payload(data: bytes) -> Any:
-    """The payload of a signal: any JSON value, null where there is no body. Raises a 400 or 413 problem."""
+    """Return the payload of a signal: any JSON value, null where there is no body. Raises a 400 or 413 problem."""
     if len(data) > MAX_PAYLOAD_BYTES:
         detail = f"a payload may have {MAX_PAYLOAD_BYTES} bytes: put the rest into a file of the run"
         raise Problem(413, "too-large", detail)
@@ -271,12 +272,12 @@ def payload(data: bytes) -> Any:
 
 
 def submission(data: bytes) -> Submission:
-    """The body of a submission, checked. Raises a 400 or 422 problem."""
+    """Return the body of a submission, checked. Raises a 400 or 422 problem."""
     return checked_submission(parse(data, Submission))
 
 
 def checked_submission(found: Submission) -> Submission:
-    """The submission, if a run can be started with it. Raises a 413 or 422 problem."""
+    """Return the submission, if a run can be started with it. Raises a 413 or 422 problem."""
     if not found.task.strip():
         raise invalid("task is empty: say what the agent shall do")
     _check_size(found)
@@ -320,7 +321,8 @@ def _check_size(found: Submission) -> None:
 
 
 def ruling(data: bytes, user: str | None) -> Ruling:
-    """The body of a decision, checked; `user` decides, else the person that it names. Raises a 400 or 422 problem."""
+    """Return the body of a decision, checked; `user` decides, else the person that it names. Raises a 400 or 422
+    problem."""
     found = parse(data, RulingBody)
     verdict = found.verdict
     changes = found.tool is not None or found.arguments is not None
@@ -351,7 +353,7 @@ def ruling(data: bytes, user: str | None) -> Ruling:
 
 
 def _within(kind: type[msgspec.Struct], field: str | None) -> type[msgspec.Struct]:
-    """The struct that a field of `kind` holds; `kind` itself without a field."""
+    """Return the struct that a field of `kind` holds; `kind` itself without a field."""
     options = get_args(get_type_hints(kind)[field]) if field else ()
     return next((one for one in options if hasattr(one, "__struct_fields__")), kind)
 
@@ -438,7 +440,7 @@ class HeldBody(bytes):
 
     @classmethod
     def of(cls, chunks: Iterable[bytes], share: BodyShare) -> HeldBody:
-        """The body of these chunks."""
+        """Return the body of these chunks."""
         body = cls(b"".join(chunks))
         body.share = share
         return body

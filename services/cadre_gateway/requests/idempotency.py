@@ -48,7 +48,7 @@ class IdempotencyKey(NamedTuple):
 
 
 def checked_key(header: str | None) -> str | None:
-    """The key, if there is one. Raises a 422 problem for an unusable one."""
+    """Return the key, if there is one. Raises a 422 problem for an unusable one."""
     if header is not None and not 0 < len(header) <= _MAX_KEY_CHARS:
         raise invalid(f"Idempotency-Key: send 1 to {_MAX_KEY_CHARS} characters, or leave the header out")
     return header

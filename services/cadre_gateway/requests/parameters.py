@@ -45,7 +45,7 @@ async def known_parameters(request: Request) -> None:
 
 
 def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """The query parameters of a route and of its dependencies, each with whether it may be given again."""
+    """Yield the query parameters of a route and of its dependencies, each with whether it may be given again."""
     for field in dependant.query_params:
         yield field.alias, _is_list(field.field_info.annotation)
     for below in dependant.dependencies:
@@ -129,7 +129,8 @@ def _is_own(headers: Headers) -> bool:
 
 
 def wait_seconds(prefer: str | None) -> float:
-    """Seconds that the header `Prefer` (RFC 7240) names to wait for the result, at most MAX_WAIT_SECONDS; 0 without."""
+    """Return the seconds that the header `Prefer` (RFC 7240) names to wait for the result, at most MAX_WAIT_SECONDS; 0
+    without."""
     for preference in (prefer or "").split(","):
         if found := _WAIT.fullmatch(preference.partition(";")[0].strip()):
             return min(float(found[1]), MAX_WAIT_SECONDS)
@@ -146,7 +147,7 @@ def resume_position(last_event_id: str | None, after: int | None) -> int:
 
 
 def utf8(header: str | None) -> str | None:
-    """The header's text: headers arrive as Latin-1, and proxies write names in UTF-8 into them."""
+    """Return the header's text: headers arrive as Latin-1, and proxies write names in UTF-8 into them."""
     try:
         return header.encode("latin-1").decode() if header else header
     except UnicodeDecodeError:

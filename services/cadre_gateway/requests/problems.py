@@ -154,18 +154,18 @@ def invalid(detail: str, status: int = 422, *, field: str = "") -> Problem:
 
 
 def unknown_run(run: str) -> Problem:
-    """The 404 problem of a run that is not known."""
+    """Return the 404 problem of a run that is not known."""
     return Problem(404, "unknown-run", f"run {run!r} is not known here: GET /v1/runs lists the runs")
 
 
 def unknown_call(call: str) -> Problem:
-    """The 404 problem of a call that was never held back."""
+    """Return the 404 problem of a call that was never held back."""
     detail = f"no call {call!r} was held back: GET /v1/approvals lists those that wait"
     return Problem(404, "unknown-approval", detail)
 
 
 def unauthorized(detail: str, error: str = "") -> Problem:
-    """The 401 problem; `error` is one of RFC 6750, for a token that was read and does not count."""
+    """Return the 401 problem; `error` is one of RFC 6750, for a token that was read and does not count."""
     problem = Problem(401, "unauthorized", detail)
     more = f', error="{error}", error_description="{detail}"' if error else ""
     problem.headers = {"WWW-Authenticate": f'Bearer realm="cadre"{more}'}
@@ -173,7 +173,7 @@ def unauthorized(detail: str, error: str = "") -> Problem:
 
 
 def full(why: str) -> Problem:
-    """The 429 problem of a deployment without room."""
+    """Return the 429 problem of a deployment without room."""
     return Problem(
         429,
         "capacity",
@@ -244,7 +244,7 @@ FORESEEN = (
 
 
 def as_problem(error: Exception) -> Problem:
-    """The problem of an exception; an unforeseen one, which the server logs, is `internal`."""
+    """Return the problem of an exception; an unforeseen one, which the server logs, is `internal`."""
     match error:
         case Problem():
             return error
@@ -288,7 +288,7 @@ def as_problem(error: Exception) -> Problem:
 
 
 def _allowed(request: Request) -> list[str]:
-    """The methods of the request's path, over all routes."""
+    """Return the methods of the request's path, over all routes."""
     routes: list[BaseRoute] = request.app.routes
     candidates = ({**request.scope, "method": method} for method in _METHODS)
     return [

@@ -16,7 +16,7 @@ class RefusedChange(Exception):
 
 
 def changed(rollout: Rollout, change: RolloutChange, live: Collection[str]) -> Rollout:
-    """The rollout after the change; `live` are the revisions that have a live replica, the oldest first. Raises
+    """Return the rollout after the change; `live` are the revisions that have a live replica, the oldest first. Raises
     RefusedChange."""
     asked = [change.to is not None, change.rollback, change.adopt is not None, change.end]
     if sum(asked) != 1:
@@ -65,7 +65,7 @@ def _with(rollout: Rollout, revision: str) -> Rollout:
 
 
 def _meant(named: str, rollout: Rollout, live: Collection[str]) -> str:
-    """The revision that begins so."""
+    """Return the revision that begins so."""
     known = dict.fromkeys([*(share.revision for share in rollout.shares), *live])
     found = [one for one in known if one == named] or [
         one for one in known if named and one.startswith(named)
@@ -109,7 +109,7 @@ def _weighted(rollout: Rollout, to: str, weight: int, rest: str | None, live: Co
 def _shared(
     rollout: Rollout, to: str, weight: int, rest: str | None, live: Collection[str]
 ) -> dict[str, int]:
-    """The weights, together a hundred: the others share what is left as they shared before."""
+    """Return the weights, together a hundred: the others share what is left as they shared before."""
     left = WHOLE - weight
     others = [share for share in rollout.shares if share.revision != to and share.state != "closing"]
     if rest is not None or not left:
@@ -185,9 +185,9 @@ def warnings_of(
     open_runs: Mapping[str, int] | None,
     waiting: Mapping[int, int] = MappingProxyType({}),
 ) -> list[str]:
-    """A line for everything that keeps runs waiting, or is not what the weights say, with the way out. `open_runs` are
-    those of each revision, None while that is not known; `waiting` the messages of each slot, where they were
-    counted."""
+    """Return a line for everything that keeps runs waiting, or is not what the weights say, with the way out.
+    `open_runs` are those of each revision, None while that is not known; `waiting` the messages of each slot, where
+    they were counted."""
     return list(_lines(rollout, live, open_runs, waiting)) if rollout.shares else []
 
 
@@ -226,6 +226,6 @@ def _lines(
 
 
 def is_served(rollout: Rollout, share: Share, live: Collection[str]) -> bool:
-    """Return whether somebody goes on with the runs of a revision."""
+    """Return whether a service goes on with the runs of a revision."""
     owner = rollout.owner(share.revision)
     return owner is None or owner.revision in live

@@ -110,12 +110,12 @@ class RolloutEditor:
         return view
 
     async def lag(self, agent: str, beside: str) -> int:
-        """The messages that are for the revisions whose objects are called so. Raises BusUnavailable."""
+        """Return the messages that are for the revisions whose objects are called so. Raises BusUnavailable."""
         lags = {slot: sum(many) for slot, many in (await self._slots.lags(agent)).items()}
         return lag_beside(self._registry.rollout(agent), lags, self._live(agent), beside)
 
     async def change(self, agent: str, change: RolloutChange) -> RolloutView:
-        """Changes the rollout. Raises RetryableError, and 404, 409 and 422 Problems: `contract-broken` where a revision
+        """Change the rollout. Raises RetryableError, and 404, 409 and 422 Problems: `contract-broken` where a revision
         would get new runs that cannot work, and the change does not say `anyway`."""
         live = self._live(agent)
         while True:

@@ -26,7 +26,7 @@ _DRAINING_SECONDS = 2.0
 handled and runs end."""
 
 _STEADY_SECONDS = 30.0
-"""Between two looks at queues that somebody might have lost."""
+"""Seconds between two checks for lost queues."""
 
 QUIET_SECONDS = 10.0
 """After a change everybody has heard of it: who passes a record on as things stood before does not ack it by then."""
@@ -106,7 +106,7 @@ class RolloutKeeper:
 
 
 def renewed(following: Rollout, before: Rollout, now: float) -> Rollout:
-    """The rollout as what follows on the one before."""
+    """Return the rollout as what follows on the one before."""
     return replace(following, version=before.version + 1, changed_at=now)
 
 
@@ -117,7 +117,8 @@ def settled(
     now: float,
     beside: Mapping[str, str] | None = None,
 ) -> Rollout:
-    """The rollout as it is to be by now, once the queues of all its shares are there; the same one when it is so.
+    """Return the rollout as it is to be by now, once the queues of all its shares are there; the same one when it is
+    so.
 
     `open_runs` are those of each revision, None while they are not known; `waiting` the messages of each slot that wait
     or are in hand, `beside` what the objects are called that the live revisions are in.

@@ -44,7 +44,7 @@ _MAKE = openapi.operation(KeyBody, {"201": ("Made; its token is shown this once"
 
 
 def router(keys: ApiKeys, access: Access) -> APIRouter:
-    """The routes of keys and sign-ins."""
+    """Return the routes of keys and sign-ins."""
     routes = APIRouter(prefix="/v1", tags=["access"])
     trail = access.trail
 
@@ -147,7 +147,7 @@ def set_cookie(request: Request, answer: Response, made: MadeKey, access: Access
 
 
 def sign_in_router(ways: SignInWays) -> APIRouter:
-    """The route by which a browser learns how people may sign in."""
+    """Return the route by which a browser learns how people may sign in."""
     routes = APIRouter(prefix="/v1", tags=["access"])
 
     @routes.get("/sign-in", summary="How people may sign in", responses=openapi.answers(SignInWays))
@@ -159,7 +159,7 @@ def sign_in_router(ways: SignInWays) -> APIRouter:
 
 
 def provider_router(sign_in: ConsoleSignIn, access: Access) -> APIRouter:
-    """The way to the provider and back: for browsers alone, so the API's description does not have it."""
+    """Return the way to the provider and back: for browsers alone, so the API's description does not have it."""
     from cadre_gateway.access.sign_in import CALLBACK, FLOW_SECONDS, Callback, as_page
 
     routes = APIRouter(include_in_schema=False)

@@ -32,8 +32,8 @@ def build(
     access: Access,
     provider_routes: APIRouter | None = None,
 ) -> FastAPI:
-    """The application of these routes, behind the gate; those to a provider and back take any parameters. While the
-    gateway drains or is not connected, it answers none of them."""
+    """Return the application of these routes, behind the gate; those to a provider and back take any parameters. While
+    the gateway drains or is not connected, it answers none of them."""
 
     async def check_serving() -> None:
         if feeds.draining:
@@ -95,7 +95,7 @@ _MEDIA_TYPES = {
 
 
 def console_router() -> APIRouter:
-    """The routes of the console."""
+    """Return the routes of the console."""
     routes = APIRouter(include_in_schema=False)
     assets = load_assets()
 
@@ -129,7 +129,7 @@ class Asset(NamedTuple):
 
 
 def load_assets() -> dict[str, Asset]:
-    """All files of the console by their path below `web`."""
+    """Return all files of the console by their path below `web`."""
     return dict(_assets(files("cadre_gateway.console") / "web", ""))
 
 

@@ -26,7 +26,7 @@ Letter = Annotated[int, Path(ge=1, le=MAX_SEQ)]
 
 
 def router(dead: NatsDeadLetters, journal: Journal, blobs: Blobs) -> APIRouter:
-    """The routes of dead letters."""
+    """Return the routes of dead letters."""
     routes = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
 
     async def find(letter: int) -> DeadLetter:
@@ -131,7 +131,7 @@ class DeadLetterDone(msgspec.Struct):
 
 
 def summary_of(letter: DeadLetter) -> DeadLetterSummary:
-    """The letter as the list shows it."""
+    """Return the letter as the list shows it."""
     kind, _, name = letter.consumer.partition("-")
     summary = DeadLetterSummary(
         id=letter.id,
@@ -150,7 +150,7 @@ def summary_of(letter: DeadLetter) -> DeadLetterSummary:
 
 
 async def detail_of(blobs: Blobs, letter: DeadLetter) -> DeadLetterDetail:
-    """The letter with its message. Raises BusUnavailable."""
+    """Return the letter with its message. Raises BusUnavailable."""
     summary = summary_of(letter)
     detail = DeadLetterDetail(**msgspec.structs.asdict(summary))
     if letter.message is not None:

@@ -54,7 +54,7 @@ def _no_ticks() -> int:
 
 
 def router(resource: Resource[Spec, State, View]) -> APIRouter:
-    """The routes that each kind of definition has."""
+    """Return the routes that each kind of definition has."""
     one, view = resource.definition, resource.view
     of_list, of_one = (_next_of_list, _next_of_one) if view is ScheduleView else (_no_ticks, _no_ticks)
     all_of_kind = msgspec.defstruct(
@@ -105,7 +105,7 @@ def router(resource: Resource[Spec, State, View]) -> APIRouter:
 
 
 def of_schedules(schedules: ScheduleEditor) -> APIRouter:
-    """The routes of schedules, which are also paused, resumed and run."""
+    """Return the routes of schedules, which are also paused, resumed and run."""
     routes, shown = router(schedules), openapi.answers(ScheduleView)
 
     @routes.post("", summary="Make a schedule", status_code=201, openapi_extra=_POST_SCHEDULE)
@@ -137,7 +137,7 @@ def of_schedules(schedules: ScheduleEditor) -> APIRouter:
 
 
 def of_triggers(triggers: TriggerIntake) -> APIRouter:
-    """The routes of triggers, and that of the webhooks which start their runs."""
+    """Return the routes of triggers, and that of the webhooks which start their runs."""
     routes = router(triggers)
 
     @routes.post(

@@ -56,8 +56,8 @@ def router(
     lags: Callable[[], Awaitable[list[Sample]]],
     retire: Callable[[ServiceKey], Awaitable[None]],
 ) -> APIRouter:
-    """The routes of agents, tools and sandboxes. `lags` counts what waits in each queue; `retire` takes one of them out
-    of the deployment."""
+    """Return the routes of agents, tools and sandboxes. `lags` counts what waits in each queue; `retire` takes one of
+    them out of the deployment."""
     routes = APIRouter(prefix="/v1", tags=["directory"])
 
     @routes.get(
@@ -143,7 +143,7 @@ def queue_router(queues: LeftQueues) -> APIRouter:
 
 
 async def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
-    """The load of all agents that the list has runs of, and all queues. Raises RunIndexUnavailable."""
+    """Return the load of all agents that the list has runs of, and all queues. Raises RunIndexUnavailable."""
     queued: Counter[tuple[str, str]] = Counter()
     for sample in lags:
         queued[sample.attributes[names.QUEUE_KIND], sample.attributes[names.QUEUE_NAME]] += int(sample.value)
@@ -174,7 +174,7 @@ def _quantile(values: Iterable[float], part: float) -> float | None:
 
 
 def rollout_router(rollouts: RolloutEditor) -> APIRouter:
-    """The routes of the rollouts of agents."""
+    """Return the routes of the rollouts of agents."""
     routes = APIRouter(prefix="/v1/agents/{agent}", tags=["rollouts"])
 
     @routes.get("/lag", summary="What waits for an agent's replicas", responses=openapi.answers(AgentLag))
@@ -208,7 +208,7 @@ Only = Annotated[str | None, Query(description="Only what is of this one")]
 
 
 def statistics_router(ledger: UsageLedger, clock: Clock) -> APIRouter:
-    """The route of statistics."""
+    """Return the route of statistics."""
     routes = APIRouter(prefix="/v1", tags=["statistics"])
 
     @routes.get("/stats", summary="What agents have used", responses=openapi.answers(Statistics))
@@ -257,7 +257,7 @@ def _dimensions(written: str) -> list[Dimension]:
 
 
 def index_router(rebuilder: IndexRebuilder) -> APIRouter:
-    """The routes of this gateway's index; each gateway has its own."""
+    """Return the routes of this gateway's index; each gateway has its own."""
     routes = APIRouter(prefix="/v1/index", tags=["index"])
 
     @routes.get("", summary="What is in this gateway's index", responses=openapi.answers(IndexState))

@@ -33,7 +33,7 @@ _MAX_NAME_CHARS = 200
 
 
 def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
-    """The routes of files."""
+    """Return the routes of files."""
     routes = APIRouter(prefix="/v1", tags=["files"], dependencies=[Depends(_readable_path)])
 
     async def workspace_of(run: str, *, for_writing: bool = False) -> WorkspaceStore:

@@ -65,7 +65,7 @@ class ImportBody(ImportRequest, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def router(reach: CallerReach, memory: NatsMemory, clock: Clock) -> APIRouter:
-    """The routes of the memory service."""
+    """Return the routes of the memory service."""
     routes = APIRouter(prefix="/v1/memory", tags=["memory"])
     _reading(routes, reach, memory, clock)
     _importing(routes, memory)

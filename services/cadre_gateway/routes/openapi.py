@@ -97,18 +97,18 @@ alone."""
 
 
 def answers(kind: type[msgspec.Struct], status: int = 200) -> Responses:
-    """A route that answers with this status and such a struct."""
+    """Return a route that answers with this status and such a struct."""
     return {status: _answer("Found" if status == HTTPStatus.OK else "Begun", kind), "default": _PROBLEM}
 
 
 def streams(description: str, media_type: str, kind: type[msgspec.Struct] | None = None) -> Responses:
-    """A route that answers 200 with a stream; with `kind` each line of it is such a struct."""
+    """Return a route that answers 200 with a stream; with `kind` each line of it is such a struct."""
     schema = {} if kind is None else {"schema": _ref(kind)}
     return {200: {"description": description, "content": {media_type: schema}}, "default": _PROBLEM}
 
 
 def traces(kind: type[msgspec.Struct]) -> Responses:
-    """A route that answers 200 with such a struct, with OTLP's JSON or with a page."""
+    """Return a route that answers 200 with such a struct, with OTLP's JSON or with a page."""
     otlp = {"type": "object", "required": ["resourceSpans"]}
     json_forms = {"schema": {"anyOf": [_ref(kind), otlp]}}
     content = {"application/json": json_forms, "text/html": {"schema": {"type": "string"}}}
@@ -122,8 +122,8 @@ def operation(
     required: bool = True,
     streams: str = "",
 ) -> dict[str, Any]:
-    """A route whose body is such a struct as JSON, or of the media type `body`; `answers` by status, each with its
-    description, that of 200 also as a stream of the media type `streams`."""
+    """Return a route whose body is such a struct as JSON, or of the media type `body`; `answers` by status, each with
+    its description, that of 200 also as a stream of the media type `streams`."""
     content = {body: {}} if isinstance(body, str) else _content(body)
     responses = {status: _answer(description, kind) for status, (description, kind) in answers.items()}
     if streams:
@@ -189,7 +189,7 @@ def json_answer(value: Any, status: int = 200) -> Response:
 
 
 def accepted(run: RunSummary, later_files: Sequence[str] = ()) -> Response:
-    """The 202 answer to a request that started a run."""
+    """Return the 202 answer to a request that started a run."""
     here = f"{_RUNS}/{run.id}"
     links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
     body = Accepted(run.id, run.agent, run.state, links, list(later_files))
@@ -199,5 +199,5 @@ def accepted(run: RunSummary, later_files: Sequence[str] = ()) -> Response:
 
 
 def run_headers(run: str) -> dict[str, str]:
-    """Headers that say where the run is, and its trace."""
+    """Return the headers that say where the run is, and its trace."""
     return {"Location": f"{_RUNS}/{run}", **trace_headers(run)}

@@ -62,7 +62,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
     clock: Clock,
     trace_url: str = "",
 ) -> APIRouter:
-    """The routes of runs; `trace_url` is where people look at traces, with `{trace_id}` in it."""
+    """Return the routes of runs; `trace_url` is where people look at traces, with `{trace_id}` in it."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
     rows = RowStreams(streams)
 

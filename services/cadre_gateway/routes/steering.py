@@ -54,7 +54,7 @@ UserHeader = Annotated[str | None, Header(alias="Cadre-User")]
 
 
 def router(steering: Steering) -> APIRouter:
-    """The routes of signals, messages and edits."""
+    """Return the routes of signals, messages and edits."""
     routes = APIRouter(prefix="/v1/runs", tags=["steering"])
 
     @routes.post("/{run}/signals/{name}", summary="Send a signal to a run", openapi_extra=_SIGNAL)
@@ -129,7 +129,7 @@ _RULE = openapi.operation(
 
 
 def approvals_router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
-    """The routes of approvals."""
+    """Return the routes of approvals."""
     routes = APIRouter(prefix="/v1/approvals", tags=["approvals"])
 
     @routes.get(

@@ -42,7 +42,7 @@ from cadre_gateway.transfer.import_run import Arrived, RunImporter
 
 
 def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs) -> APIRouter:
-    """The routes of replay, verify and fork."""
+    """Return the routes of replay, verify and fork."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.get(
@@ -120,7 +120,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
 
 
 def archive_router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIRouter:
-    """The routes of whole runs."""
+    """Return the routes of whole runs."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.delete("/{run}", summary="Erase a run with all runs below it", responses=openapi.answers(Gone))
@@ -174,7 +174,7 @@ class VerifyAnswer(msgspec.Struct, kw_only=True):
 
 
 async def verify(lookup: RunLookup, archive: NatsArchive, run: str, run_only: bool) -> VerifyAnswer:
-    """Checks the journals of the run and of all runs below it, or of the run alone. Raises a 404 problem,
+    """Check the journals of the run and of all runs below it, or of the run alone. Raises a 404 problem,
     BusUnavailable."""
     async with answer_deadline():
         tree = (await lookup.find(run)).tree
@@ -231,7 +231,7 @@ async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
 
 
 def _journals(entries: list[tuple[str, Journaled]], run: str, run_only: bool) -> list[list[Journaled]]:
-    """The entries by run: those of the run and of all runs below it, or of the run alone."""
+    """Return the entries by run: those of the run and of all runs below it, or of the run alone."""
     journals: dict[str, list[Journaled]] = {}
     for name, entry in entries:
         if _covers(name, run, run_only):
@@ -246,7 +246,7 @@ def _covers(name: str, run: str, run_only: bool) -> bool:
 async def sent_request(
     lookup: RunLookup, blobs: Blobs, run: str, step: int, purpose: str | None, attempt: int | None
 ) -> SentRequest:
-    """The model call of the step with that purpose and attempt, the last one of those that fit.
+    """Return the model call of the step with that purpose and attempt, the last one of those that fit.
 
     Raises 404 problems: no such run, no such call, prompts that are gone. Raises BusUnavailable.
     """
@@ -270,7 +270,7 @@ async def sent_request(
 
 
 async def _prompts_of(page: Iterable[Stored], blobs: Blobs) -> Prompts | None:
-    """Those that the run keeps; None for one that keeps none."""
+    """Return the prompts that the run keeps; None if it keeps no prompts."""
     events = (event for one in page for event in one.entry.events)
     ref = next((event.prompts for event in events if isinstance(event, RunAccepted)), "")
     try:
@@ -332,7 +332,7 @@ class _Search:
         self.found = (called, at, request, model_at(run.spec.model, called.fallback))
 
     def answer(self, run: str) -> SentRequest:
-        """The request as it was posted."""
+        """Return the request as it was posted."""
         assert self.found is not None
         called, at, request, spec = self.found
         name = spec.name or called.model or self._model

@@ -34,7 +34,7 @@ MAX_SPANS = 50_000
 
 
 def router(lookup: RunLookup, clock: Clock, *, content: bool) -> APIRouter:
-    """The route of traces; `content` lets spans show what models and tools were sent."""
+    """Return the route of traces; `content` lets spans show what models and tools were sent."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.get("/{run}/trace", summary="The trace of a run", responses=openapi.traces(TraceTree))
@@ -99,7 +99,7 @@ async def page_of_spans(  # noqa: PLR0913 - a page of what, and which one
 
 
 async def spans_of(lookup: RunLookup, tree: str, run: str, *, now: float, content: bool) -> list[SpanRecord]:
-    """The spans of the run and of all runs below it; those of open work end `now`.
+    """Return the spans of the run and of all runs below it; those of open work end `now`.
 
     Raises a 422 problem when there are more than MAX_SPANS, BusUnavailable.
     """
@@ -124,6 +124,6 @@ def _within(page: Iterable[Stored], run: str) -> list[Entry]:
 def tree_of_spans(
     run: str, spans: list[SpanRecord], following: int | msgspec.UnsetType | None = msgspec.UNSET
 ) -> TraceTree:
-    """The spans in the order in which a person reads them; `following` is `after` of the next page."""
+    """Return the spans in the order in which a person reads them; `following` is `after` of the next page."""
     placed = [TraceSpan(**msgspec.structs.asdict(span), depth=depth) for depth, span in in_order(spans)]
     return TraceTree(id=run, trace=trace_id(tree_of(run)), spans=placed, next=following)

@@ -98,7 +98,7 @@ class StandingBudgets:
         self._read_at = None
 
     def _meter(self, spec: BudgetSpec) -> BudgetMeter:
-        """The meter of the budget for the present window; a new one counts what is in the ledger."""
+        """Return the meter of the budget for the present window; a new one counts what is in the ledger."""
         now = self.clock.now()
         known = self._meters.get(spec.name)
         if known is None or known.spec != spec or now >= known.window.end:
@@ -223,7 +223,7 @@ class Admission:
         *,
         needs_agent: bool = True,
     ) -> Admitted:
-        """Admits a new run of the agent for `user` with the caller's rights; if `needs_agent`, the agent must be known:
+        """Admit a new run of the agent for `user` with the caller's rights; if `needs_agent`, the agent must be known:
         one that is away or at rest finds the run in its inbox. A repeated `key` finds the run that it started before,
         if the caller reaches that.
 
@@ -268,7 +268,7 @@ class Admission:
             key.check(first.request)
 
     async def _started_by(self, key: IdempotencyKey, run: str) -> RunSummary | None:
-        """The run that the key started before, if any. Raises a 422 problem when another request did."""
+        """Return the run that the key started before, if any. Raises a 422 problem when another request did."""
         task = await self.history.task(run, run)
         if task is not None:
             key.check(task.request)
@@ -278,7 +278,7 @@ class Admission:
 
 
 def _unknown_agent(agent: str, live: Iterable[str]) -> Problem:
-    """The 404 problem that names the agents that are known."""
+    """Return the 404 problem that names the agents that are known."""
     if names := sorted(live):
         others = f"; there are: {', '.join(names)}"
     else:

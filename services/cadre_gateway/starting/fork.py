@@ -161,7 +161,7 @@ class Forker:
         return past
 
     async def _files_at(self, past: _Past, step: int) -> WorkspaceSource:
-        """The workspace that the run had when it began the step, or has when it has not begun it."""
+        """Return the workspace that the run had when it began the step, or has when it has not begun it."""
         origin = past.run.task.forks if past.run.task is not None else None
         is_own = origin is None or step >= origin.at
         if origin is not None and not is_own:

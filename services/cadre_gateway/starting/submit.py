@@ -27,7 +27,7 @@ from cadre_gateway.starting.workspaces import FileCarrier, Workspaces, Workspace
 _MAX_TRIES = 5
 
 _START_SECONDS = 10.0
-"""A recorded turn may be so long without its Task: its gateway is about to publish it."""
+"""Seconds that a recorded turn may lack its Task: its gateway is about to publish it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Sessions:
         return WorkspaceSource(run)
 
     async def _last_run(self, turn: SessionTurn, session: str, reset: bool) -> str | None:
-        """The last run of the session that was ever started. A turn without one counts as never taken, and after
+        """Return the last run of the session that was ever started. A turn without one counts as never taken, and after
         one that was erased the session begins afresh."""
         for run, at in ((turn.run, turn.at), (turn.previous, 0.0)):
             if run is None:

@@ -40,7 +40,7 @@ class Workspaces:
     max_file_bytes: int
 
     def open(self, tree: str, request: str) -> WorkspaceStore:
-        """The workspace of a tree. `request` makes a write the same one when the request comes again."""
+        """Return the workspace of a tree. `request` makes a write the same one when the request comes again."""
         return WorkspaceStore(
             self.files, self.blobs, tree=tree, call=request, by=SENDER, most_bytes=self.max_file_bytes
         )
@@ -162,7 +162,7 @@ class FileCarrier:
 
 
 def _removal(record: WorkspaceFile) -> WorkspaceFile:
-    """The record that takes away a file which an earlier try has carried over from somewhere else."""
+    """Return the record that removes a file which an earlier try has copied from another workspace."""
     return carried_over(
         WorkspaceFile(
             id=record.id,

@@ -226,7 +226,7 @@ class ApprovalDecisions:
 
 
 def _with_edits(wanted: Ruling, about: dict[str, Any]) -> Ruling:
-    """The decision with what it leaves out of the proposed calls as edits. Raises a 422 problem."""
+    """Return the decision with what it leaves out of the proposed calls as edits. Raises a 422 problem."""
     if wanted.only is None:
         return wanted
     try:

@@ -101,7 +101,7 @@ class RunEnd:
 
 
 END_SECONDS = 60.0
-"""A tree has so long to end after its cancellation."""
+"""Seconds that a tree has to end after its cancellation."""
 
 REMOVE_SECONDS = 60.0
 

@@ -40,7 +40,7 @@ from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.streaming.follow import Feed, LiveFeeds
 
 TAKEN_UP_SECONDS = 5.0
-"""An answer waits so long for the agent to take the record up."""
+"""Seconds that an answer waits for the agent to take the record up."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Steering:
     async def edit(
         self, run: str, name: str, wanted: EditBody, key: IdempotencyKey | None, by: str
     ) -> Edited | Delivered:
-        """Edits what the run has under this name; returns how it is then, or a Delivered without `at` when no agent
+        """Edit what the run has under this name; return its state after that, or a Delivered without `at` when no agent
         has taken the edit up yet.
 
         Raises a 404, 409 or 422 problem, RetryableError.
@@ -203,7 +203,7 @@ class Steering:
         return await self.editable(run, name)
 
     async def _open_run(self, run: str) -> tuple[str, str]:
-        """The agent and the tree of a run that goes on. Raises a 404 or 409 problem."""
+        """Return the agent and the tree of a run that goes on. Raises a 404 or 409 problem."""
         async with answer_deadline():
             summary = await self.lookup.find(run)
         if summary.finished:

@@ -185,7 +185,7 @@ class RowStreams:
     def __init__(self, streams: EventStreams) -> None:
         self._streams = streams
         self._trees: WeakValueDictionary[str, FollowedTree] = WeakValueDictionary()
-        """As long as somebody follows them."""
+        """For as long as they are followed."""
 
     async def frames(self, run: str, after: int) -> AsyncGenerator[bytes]:
         """Yield frames of the run's subtree behind the sequence `after`, to the run's end or until it is erased."""

@@ -62,7 +62,7 @@ class Feed(Generic[T]):
         self._news.set()
 
     async def take(self, within: float) -> list[T]:
-        """All items as soon as there are any; [] after `within` seconds, and at the end."""
+        """Return all items as soon as there are any; [] after `within` seconds, and at the end."""
         if not self._items and not self.closed and not self.overflowed:
             self._news.clear()
             try:

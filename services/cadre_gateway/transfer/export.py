@@ -112,12 +112,12 @@ Line = BlobPart | MissingBlob | EntryLine | FileLine | EndLine
 
 
 def encode_line(value: Header | Line) -> bytes:
-    """The line with its newline."""
+    """Return the line with its newline."""
     return msgspec.json.encode(value) + b"\n"
 
 
 def parts(ref: str, data: bytes) -> Iterator[BlobPart]:
-    """The lines of a blob; an empty one has a part, too."""
+    """Yield the lines of a blob; an empty one has a part, too."""
     starts = range(0, max(len(data), 1), PART_BYTES)
     for number, start in enumerate(starts):
         piece = data[start : start + PART_BYTES]
@@ -136,7 +136,7 @@ def content_bytes(line: Header | Line) -> int:
 
 
 def read(file: Path) -> Iterator[tuple[int, Header | Line]]:
-    """The lines of a file with their numbers, each for itself well-formed. Raises BadRunFile."""
+    """Yield the lines of a file with their numbers, each for itself well-formed. Raises BadRunFile."""
     number, size = 0, 0
     try:
         with file.open("rb") as packed, gzip.GzipFile(fileobj=packed) as stream:
@@ -162,7 +162,7 @@ def read(file: Path) -> Iterator[tuple[int, Header | Line]]:
 
 
 def content_digest(entry: bytes) -> bytes:
-    """A hash of what an entry says, the same wherever the entry and its predecessors lie."""
+    """Return a hash of what an entry says, the same wherever the entry and its predecessors lie."""
     fields = msgspec.json.decode(entry, type=dict[str, Any])
     fields.pop("prev", None)
     return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).digest()
@@ -220,7 +220,7 @@ class RunExporter:
     blobs: Blobs
 
     async def export(self, run: str) -> AsyncGenerator[bytes]:
-        """The pieces of the file. Raises a 404, 409 or 422 problem, BusUnavailable, before the first of them."""
+        """Return the pieces of the file. Raises a 404, 409 or 422 problem, BusUnavailable, before the first of them."""
         await self.lookup.find(run)
         tree = tree_of(run)
         if run != tree:
@@ -294,7 +294,7 @@ class RunExporter:
         yield encode_line(EndLine(counts["entries"], counts["blobs"], len(files)))
 
     async def _blobs(self, refs: set[str], written: set[str], counts: Counter[str]) -> AsyncIterator[bytes]:
-        """Lines of the blobs that were not written before."""
+        """Yield lines of the blobs that were not written before."""
         for ref in sorted(refs - written):
             written.add(ref)
             try:

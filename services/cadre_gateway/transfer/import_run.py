@@ -60,7 +60,7 @@ _TOLD_LINKS = 100
 """Broken links that a refusal names."""
 
 _LISTED_SECONDS = 10.0
-"""The answer waits so long for the run to stand in this gateway's list."""
+"""Seconds that the answer waits for the run to appear in this gateway's list."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,512}")
 
@@ -252,7 +252,7 @@ class RunWriter:
         """Sequence of the newest entry."""
 
     async def take(self, line: Header | Line) -> None:
-        """Write what the line holds. Raises a 409 problem when somebody else writes to the run, RetryableError."""
+        """Write what the line holds. Raises a 409 problem when another process writes to the run, RetryableError."""
         try:
             match line:
                 case BlobPart(data=data, last=last):
@@ -290,7 +290,7 @@ class RunWriter:
 
 
 def contended(tree: str) -> Problem:
-    """The 409 problem of an import that somebody else's writes get in the way of."""
+    """Return the 409 problem of an import that conflicts with writes of another process."""
     return Problem(
         409, "run-exists", f"somebody else writes to run {tree} here: look at it before you try again"
     )
@@ -414,7 +414,7 @@ async def _save(body: AsyncIterable[bytes], file: Path) -> None:
 
 
 def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[Header | Line]:
-    """The next lines, of a few bytes together."""
+    """Return the next lines, of a few bytes together."""
     taken: list[Header | Line] = []
     size = 0
     for _, line in islice(lines, _LINES_AT_ONCE):

@@ -69,7 +69,7 @@ def _found() -> dict[str, Path]:
 
 
 async def open_local(directory: Path) -> LocalEmbedder:
-    """Checks the files, builds the graph in `directory` unless it is there, loads it. Raises SetupError."""
+    """Check the files, build the graph in `directory` unless it exists, and load it. Raises SetupError."""
     return await asyncio.to_thread(_open, directory)
 
 
@@ -156,7 +156,7 @@ class LocalEmbedder:
 
 
 class PriorityLock:
-    """A lock with two queues: everybody in the urgent one goes before anybody in the other."""
+    """A lock with two queues: all waiters in the urgent one go before any in the other."""
 
     def __init__(self) -> None:
         self._busy = False

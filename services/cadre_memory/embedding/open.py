@@ -165,7 +165,7 @@ async def _fingerprint_of(endpoint: OpenAIEmbeddings, settings: MemorySettings) 
 
 
 def _known_dimensions(file: Path) -> dict[str, int]:
-    """The dimensions of endpoints, kept in a file so that a start need not wait for one that is down."""
+    """Return the dimensions of endpoints, kept in a file so that a start need not wait for one that is down."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, int])
     except FileNotFoundError:

@@ -119,7 +119,7 @@ class MemoryIndex:
             await self._write_to_all(self._current_collections, put)
 
     async def set_dense(self, vectors: dict[str, list[list[float]]]) -> None:
-        """Adds dense vectors to points that were stored without (by id) and marks them `done`."""
+        """Add dense vectors to points that were stored without (by id) and mark them `done`."""
         check_dense(vectors, self.schema.dim)
         for part in _batches(list(vectors.items())):
             await self.store.set_dense(self.own, dict(part))

@@ -32,7 +32,7 @@ async def expire_periodically(index: MemoryIndex, clock: Clock) -> None:
 
 
 class ErasureListener:
-    """Hears from the shards' streams which trees were erased, also while no service ran, and removes their memories."""
+    """Reads from the shards' streams which trees were erased, also while no service ran, and removes their memories."""
 
     def __init__(self, index: MemoryIndex, clock: Clock) -> None:
         self._index = index

@@ -95,7 +95,7 @@ class Migration(NamedTuple):
 
 
 async def migrate(index: MemoryIndex, embed: Embed | None, *, keep: bool = False) -> Migration | None:
-    """Copy all memories to the collection of the index's own model, and makes it the live one.
+    """Copy all memories to the collection of the index's own model, and make it the live one.
 
     Return None when it is that already.
 

@@ -57,7 +57,7 @@ class ChunkEmbedder:
         return [windows]
 
     async def _in_parts(self, text: str) -> WindowVectors:
-        """The vectors of a refused text's parts; none when a part of it is refused however short it is."""
+        """Return the vectors of a refused text's parts; none when a part of it is refused however short it is."""
         windows: WindowVectors = []
         for part in _halves(text):
             try:
@@ -85,7 +85,7 @@ class ChunkEmbedder:
 
 
 def _halves(text: str) -> list[str]:
-    """The text cut in two where a word ends; nothing for one that is too short for that."""
+    """Return the text cut in two where a word ends; nothing for one that is too short for that."""
     if len(text) < _SHORTEST_CHARS:
         return []
     middle = len(text) // 2
@@ -121,7 +121,7 @@ class Sweeper:
         return ""
 
     def retry_now(self) -> None:
-        """End a pause after a failure: the model has just answered somebody."""
+        """End a pause after a failure: the model has just answered another request."""
         self._well.set()
 
     def wake(self) -> None:

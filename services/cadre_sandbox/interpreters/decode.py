@@ -78,7 +78,7 @@ def _kept(frame: Frame, snapshot: bytes) -> SavedVariables:
 
 
 def not_saved(why: str, before: bytes | None) -> SavedVariables:
-    """The variables after a block whose own could not be saved: they are those of `before`."""
+    """Return the variables after a block whose own could not be saved: they are those of `before`."""
     lost = f"The variables could not be saved ({why}): they are as they were before this code."
     return SavedVariables(before, (lost,), False)
 
@@ -168,7 +168,7 @@ def _notes(frame: Frame) -> tuple[str, ...]:
 def block_order(
     request: BlockRequest, limits: BlockLimits, number: int, restore: bool
 ) -> tuple[dict[str, Any], list[bytes]]:
-    """Return header and blobs of the frame that makes an interpreter run the block.
+    """Return the header and blobs of the frame that makes an interpreter run the block.
 
     `restore` sends the snapshot too. Raises ValueError for an invalid signature.
     """
@@ -202,7 +202,7 @@ def block_order(
 
 
 def results_order(results: Sequence[CallResult]) -> tuple[dict[str, Any], list[bytes]]:
-    """Header and blobs of the frame that gives a waiting block its results."""
+    """Return the header and blobs of the frame that gives a waiting block its results."""
     blobs: list[bytes] = []
     return {"results": [_result(result, blobs) for result in results]}, blobs
 
@@ -235,7 +235,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 async def read_frame(text: bytes, body: bytes) -> Frame:
-    """The frame whose header and blobs these are. Raises BrokenFrame for more items than may be, before they are
+    """Return the frame whose header and blobs these are. Raises BrokenFrame for more items than may be, before they are
     made, and for what does not parse."""
     return await off_loop(len(text), lambda: _read(text, body))
 
@@ -291,7 +291,7 @@ def _has_too_many(text: bytes) -> bool:
 
 
 def _places(packed: Any) -> Iterator[int]:
-    """The positions of blobs that stand in a packed value. Raises BrokenFrame for a number that is not finite."""
+    """Yield the positions of blobs that stand in a packed value. Raises BrokenFrame for a number that is not finite."""
     layer: list[Any] = [[packed]]
     while layer:
         inner: list[Any] = []

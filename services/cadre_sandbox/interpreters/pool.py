@@ -63,7 +63,7 @@ class Sandbox:
         return self._zygote.python if self._zygote else ""
 
     def lacks(self, imports: Sequence[str]) -> list[str]:
-        """Those of the modules, or of the packages that they are in, which the code's Python has not, once started."""
+        """Return the modules, or the packages that they are in, that the code's Python lacks, once started."""
         installed = self._zygote.modules if self._zygote else None
         wanted = dict.fromkeys(name.partition(".")[0] for name in imports if name != "*")
         return [] if installed is None else [name for name in wanted if name not in installed]
@@ -100,7 +100,7 @@ class Sandbox:
         )
 
     async def open(self) -> InterpreterSession:
-        """A session in a fresh interpreter, at once when one is ready. Raises SandboxError."""
+        """Return a session in a fresh interpreter, at once when one is ready. Raises SandboxError."""
         while self._ready:
             process = self._ready.popleft()
             if process.alive:
@@ -170,9 +170,9 @@ class Sandbox:
 
 
 async def _first_process(zygote: ZygoteProcess, plan: ProcessPlan) -> InterpreterProcess:
-    """The first interpreter of a tier. Raises TierRefused, SandboxError.
+    """Return the first interpreter of a tier. Raises TierRefused, SandboxError.
 
-    A process that dies is tried once more: one accidental death shall not cost all that follow their tier.
+    A process that dies is tried once more: one accidental death must not cost all later ones their tier.
     """
     try:
         return await InterpreterProcess.open(zygote, plan)

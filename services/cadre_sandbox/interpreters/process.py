@@ -140,7 +140,7 @@ class InterpreterProcess:
                 raise InterpreterGone from None
 
     async def receive(self) -> Frame:
-        """The next frame of the interpreter. Raises InterpreterGone, BrokenFrame."""
+        """Return the next frame of the interpreter. Raises InterpreterGone, BrokenFrame."""
         async with self._reading:
             text, body = frame_sizes(await self._read(PREFIX.size), _MAX_HEADER_BYTES, self._max_blobs)
             return await read_frame(await self._read(text), await self._read(body) if body else b"")
@@ -158,7 +158,8 @@ class InterpreterProcess:
         return bytes(data)
 
     def bounds(self, limits: BlockLimits) -> dict[str, int]:
-        """The resource limits that the interpreter sets itself before it runs any code; it cannot raise them again."""
+        """Return the resource limits that the interpreter sets itself before it runs any code; it cannot raise them
+        again."""
         bounds = {"AS": self._base + limits.memory_mb * MEGABYTE, "FSIZE": limits.file_mb * MEGABYTE}
         if self._own_users:
             bounds["NPROC"] = limits.threads + OWN_TASKS
@@ -201,7 +202,8 @@ class InterpreterProcess:
         )
 
     async def ended(self) -> int:
-        """The exit code once it has ended, negative for a signal; in tier ns 128 + signal. Raises TimeoutError."""
+        """Return the exit code once it has ended, negative for a signal; in tier ns 128 + signal. Raises
+        TimeoutError."""
         async with asyncio.timeout(_END_SECONDS):
             return await asyncio.shield(self._spawned.ended)
 

@@ -100,8 +100,8 @@ def _lock(folder: int) -> bool | None:
 
 
 def _opened(name: str, within: int | None = None) -> int:
-    """A descriptor of the folder itself, never of what a link leads to, with all rights for its owner: the code may
-    have taken them away."""
+    """Return a descriptor of the folder itself, never of what a link leads to, with all rights for its owner: the code
+    may have taken them away."""
     try:
         folder = os.open(name, _FOLDER, dir_fd=within)
     except PermissionError:

@@ -190,7 +190,7 @@ class InterpreterSession:
         return await self._outcome(frame, saved)
 
     async def _saved(self) -> SavedVariables:
-        """The variables after the block. That they take too long to save does not change the block's outcome."""
+        """Return the variables after the block. If saving them takes too long, the block's outcome stays the same."""
         try:
             async with asyncio.timeout(_SAVING_SECONDS):
                 frame = await self._next()
@@ -220,7 +220,7 @@ class InterpreterSession:
         return outcome
 
     async def _watched(self, since: float) -> Frame:
-        """The next frame. Raises BlockStopped when the code takes more than it may."""
+        """Return the next frame. Raises BlockStopped when the code takes more than it may."""
         reading = asyncio.ensure_future(self._next())
         deadline = since + self._limits.seconds - self._used + _GRACE_SECONDS
         try:
@@ -265,8 +265,8 @@ class InterpreterSession:
         return Used(seconds=self._used, cpu_seconds=max(0.0, self._process.cpu_seconds() - self._cpu_before))
 
     async def _ended(self, stop: BlockStopped) -> Failed:
-        """The outcome of a block that its interpreter does not survive. The variables are those of before the block, if
-        they can still be read."""
+        """Return the outcome of a block that its interpreter does not survive. The variables are those of before the
+        block, if they can still be read."""
         used = self._used_now()
         unreadable = stop.error == "SnapshotUnreadable"
         kept = "" if unreadable else " The variables are as they were before this code."
@@ -281,7 +281,7 @@ class InterpreterSession:
         )
 
     async def _lost(self) -> Outcome:
-        """The outcome when the interpreter has ended, by its own doing or by somebody else's."""
+        """Return the outcome when the interpreter has ended, on its own or by an outside cause."""
         try:
             code = await self._process.ended()
         except TimeoutError:

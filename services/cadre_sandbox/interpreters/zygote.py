@@ -166,7 +166,7 @@ class ZygoteProcess:
         return SpawnedJail(pid, handles[0], handles[1], ended)
 
     def next_number(self) -> int:
-        """A number that no jail of this zygote has had."""
+        """Return a number that no jail of this zygote has had."""
         self._next += 1
         return self._next
 

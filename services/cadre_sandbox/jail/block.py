@@ -132,7 +132,7 @@ class Block:
         return True
 
     def _compute(self) -> tuple[dict[str, Any], list[bytes]]:
-        """Return header and blobs of the outcome. Any exception of the code ends here."""
+        """Return the header and blobs of the outcome. Any exception of the code ends here."""
         self._state.stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
         try:
             return self._state.stopwatch.timed(self._execute_to_the_end)
@@ -185,7 +185,7 @@ class Block:
         raise FinalAnswer
 
     def _finished(self, value: Any, is_final: bool) -> tuple[dict[str, Any], list[bytes]]:
-        """Header and blobs of an end. What objects do when asked for their text is done here, on the code's time."""
+        """Return the header and blobs of an end. Converting objects to text happens here, within the code's time."""
         text = "" if value is None else cut(str(value), self._limits["output_chars"])
         try:
             output = to_value(value, "the answer")
@@ -224,7 +224,7 @@ class Block:
         return CodeFailure(error.kind, message, place.line, place.source)
 
     def _described(self, error: BaseException) -> CodeFailure:
-        """The failure for the model. The error's text is the code's own affair, and gets a little time."""
+        """Return the failure for the model. The error's text comes from the code, and gets a little time."""
         self._state.stopwatch.reset(_DESCRIBING_SECONDS, _DESCRIBING_SECONDS)
         try:
             failure = self._state.stopwatch.timed(lambda: describe(error, self._filename, self._code))
@@ -290,7 +290,7 @@ class ScriptFailed(Exception):
 
 
 def script_runner(rules: guard.Rules, builtins: dict[str, Any]) -> SandboxFunction:
-    """The function `run_script` of the code."""
+    """Return the function `run_script` of the code."""
 
     def run(script: Any, *arguments: Any) -> None:
         text = script if isinstance(script, str) else script.text()
@@ -334,7 +334,7 @@ class CodeFailure:
 
 
 def describe(error: BaseException, filename: str, code: str) -> CodeFailure:
-    """The failure that the error means for the block in `filename`. May run the error's own `__str__`."""
+    """Return the failure that the error means for the block in `filename`. May run the error's own `__str__`."""
     kind = type(error).__name__
     line = _line(error, filename)
     lines = code.splitlines()
@@ -357,7 +357,8 @@ def _message(error: BaseException) -> str:
 
 
 def _close_keys(error: BaseException, key: object) -> str:
-    """Keys that the model may have meant, of the dicts and tables that the failing function holds by a name."""
+    """Return the keys that the model may have meant, of the dicts and tables that the failing function holds by a
+    name."""
     frame, trace = None, error.__traceback__
     while trace:
         if trace.tb_frame.f_code.co_filename.startswith("<block "):

@@ -47,7 +47,7 @@ class RecordedClock:
         return now
 
     def take(self) -> list[float]:
-        """The readings of the real clock since the last time."""
+        """Return the readings of the real clock since the last time."""
         taken, self._read = self._read, []
         return taken
 

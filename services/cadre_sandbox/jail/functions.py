@@ -96,8 +96,8 @@ class Tool:
         return result
 
     def later(self, /, *args: Any, **kwargs: Any) -> DeferredCall:
-        """The call with these arguments, not made yet. Raises TypeError for arguments that the signature does not
-        take."""
+        """Return the call with these arguments, not made yet. Raises TypeError for arguments that the signature does
+        not take."""
         try:
             bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
@@ -138,8 +138,8 @@ offered: dict[str, Any] = {}
 
 
 def function_by_name(name: str) -> Any:
-    """The offered function of that name; else one that says it is no longer offered. Snapshots refer to functions by
-    it."""
+    """Return the offered function of that name; else one that says it is no longer offered. Snapshots refer to
+    functions by it."""
 
     def gone(*args: Any, **kwargs: Any) -> Any:
         raise NameError(f"the function {name} is no longer offered")
@@ -150,8 +150,8 @@ def function_by_name(name: str) -> Any:
 def gather(
     call: Callable[[Sequence[DeferredCall]], list[Any]], keep: Callable[[list[Any]], None]
 ) -> SandboxFunction:
-    """The function `gather` of the code. `keep` is given all results when some failed, so that the others are not
-    lost."""
+    """Return the function `gather` of the code. `keep` is given all results when some failed, so that the others are
+    not lost."""
 
     def run(*calls: DeferredCall) -> list[Any]:
         for made in calls:
@@ -265,7 +265,7 @@ class Conversation:
         return results
 
     def _recorded(self) -> list[tuple[str, Value]]:
-        """The calls that were made at this point the first time."""
+        """Return the calls that were made at this point the first time."""
         return [(call["name"], unpack(call["arguments"], self._blobs)) for call in self._past[0]["calls"]]
 
     def _next_clock(self) -> None:
@@ -289,7 +289,7 @@ def _arguments(made: DeferredCall) -> dict[str, Value]:
 
 
 def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """The calls and their blobs for the outside. Raises ValueError for more than it takes."""
+    """Return the calls and their blobs for the outside. Raises ValueError for more than it takes."""
     blobs: list[bytes] = []
     calls = [{"name": name, "arguments": pack(arguments, blobs)} for name, arguments in named]
     if (size := sum(map(len, blobs))) > MAX_BINARY_BYTES:

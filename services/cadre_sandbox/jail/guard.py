@@ -33,13 +33,13 @@ class Rules:
     imports: Sequence[str]
     builtins: Sequence[str]
     functions: Collection[str]
-    """Names that the code calls and shall not assign."""
+    """Names that the code calls and must not assign."""
     own: Collection[str] = ()
     """Names that earlier blocks assigned: `input = 3` makes it the code's own."""
 
 
 def read(code: str, filename: str, rules: Rules) -> ast.Module:
-    """The block as the syntax tree that is run. Raises SyntaxError, and NotAllowed with the line."""
+    """Return the block as the syntax tree that is run. Raises SyntaxError, and NotAllowed with the line."""
     try:
         tree = ast.parse(code, filename)
     except SyntaxError as error:
@@ -57,7 +57,7 @@ def read(code: str, filename: str, rules: Rules) -> ast.Module:
 
 
 def _variables(tree: ast.Module) -> Iterator[str]:
-    """The names that the block assigns."""
+    """Yield the names that the block assigns."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
@@ -66,7 +66,7 @@ def _variables(tree: ast.Module) -> Iterator[str]:
 
 
 def _declared(tree: ast.Module) -> Iterator[str]:
-    """The names that the block makes its own in other ways: parameters, functions, classes, imports."""
+    """Yield the names that the block makes its own in other ways: parameters, functions, classes, imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             yield node.arg

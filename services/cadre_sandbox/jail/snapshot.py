@@ -158,7 +158,7 @@ class Snapshots:
         """Arrays that are views, each with the variable that it is a view of."""
 
     def save(self, most_bytes: int) -> tuple[bytes, list[str]]:
-        """The snapshot, and the notes for the model on what could not be saved, if they are new."""
+        """Return the snapshot, and the notes for the model on what could not be saved, if they are new."""
         known, self._dropped = self._dropped, {}
         variables, modules = {}, {}
         for name, value in namespace.items():
@@ -240,7 +240,7 @@ class Snapshots:
 
 
 def _views(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The numpy arrays whose numbers are those of another variable, with that one."""
+    """Yield the numpy arrays whose numbers are those of another variable, with that one."""
     numpy: Any = sys.modules.get("numpy")
     owners: dict[int, str] = {}
     for name, value in variables.items() if numpy is not None else ():

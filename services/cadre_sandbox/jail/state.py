@@ -26,7 +26,7 @@ class Channel:
         self._descriptor = descriptor
 
     def receive(self) -> Frame:
-        """The next frame. Ends the process when the outside has closed its end."""
+        """Return the next frame. Ends the process when the outside has closed its end."""
         text, body = PREFIX.unpack(self._read(PREFIX.size))
         return decode(self._read(text), self._read(body))
 
@@ -136,7 +136,8 @@ _REPEAT_SECONDS = 0.05
 """Seconds until the exception is raised once more, in code that caught it."""
 
 _MIN_GAP_SECONDS = 0.03
-"""Seconds between two exceptions: both limits may be over at once, and the second shall not meet us tidying up."""
+"""Seconds between two exceptions: both limits may be exceeded at once, and the second must not interrupt the
+cleanup."""
 
 _LEAST_SECONDS = 0.001
 
@@ -144,7 +145,7 @@ T = TypeVar("T")
 
 
 class Stopped(BaseException):
-    """The code has used its time. It is no Exception: code that catches those shall not catch this."""
+    """The code has used its time. It is not an Exception, so that code that catches those does not catch this."""
 
     kind = "TimeLimit"
 

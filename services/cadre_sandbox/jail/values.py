@@ -48,7 +48,7 @@ _TEXT_KEYS = (str, int, float, bool, datetime.date)
 _IN_PNG = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16"}
 
 _IN_TIFF = {"CMYK": "RGB", "F": "L", "I": "L"}
-"""Modes that TIFF has and PNG has not, and the mode of the PNG."""
+"""Modes that TIFF has and PNG lacks, and the mode of the PNG."""
 
 
 class RawImage(bytes):
@@ -84,13 +84,13 @@ class File:
         return self._given.size
 
     def read(self) -> bytes:
-        """The content. Raises ValueError for a file that is too large to be read here."""
+        """Return the content. Raises ValueError for a file that is too large to be read here."""
         if self._given.data is None:
             raise ValueError(f"{self!r} is too large to be read here: pass it to a tool")
         return self._given.data
 
     def text(self) -> str:
-        """The content as text. Raises ValueError for what is not UTF-8, or too large."""
+        """Return the content as text. Raises ValueError for what is not UTF-8, or too large."""
         return self.read().decode()
 
     def __eq__(self, other: object) -> bool:
@@ -108,7 +108,7 @@ class NotAValue(TypeError):
 
 
 def to_value(item: Any, place: str = "it", depth: int = 0) -> Value:
-    """The object as a value that can leave the interpreter; `place` names it in errors. Raises NotAValue."""
+    """Return the object as a value that can leave the interpreter; `place` names it in errors. Raises NotAValue."""
     if isinstance(item, enum.Enum):
         return to_value(item.value, place, depth)
     if isinstance(item, str):
@@ -137,7 +137,7 @@ def _composite(item: Any, place: str, depth: int) -> Value:
 
 
 def _mapping(item: Mapping[Any, Any], place: str, depth: int) -> Value:
-    """An object where the texts of the keys tell them apart, else the pairs."""
+    """Return an object if the texts of the keys are distinct, else the pairs."""
     if all(key is None or isinstance(key, _TEXT_KEYS) for key in item):
         keys = {encodable(str(key)): key for key in item}
         if len(keys) == len(item):
@@ -152,7 +152,7 @@ def _mapping(item: Mapping[Any, Any], place: str, depth: int) -> Value:
 
 
 def _key(key: Hashable, place: str, depth: int) -> Value:
-    """The key so that it is one again: a tuple does not become a list."""
+    """Return the key so that it is one again: a tuple does not become a list."""
     if isinstance(key, tuple | frozenset):
         if depth >= _MAX_DEPTH:
             raise NotAValue(f"{place} is nested more than {_MAX_DEPTH} deep")
@@ -216,7 +216,7 @@ def _table(table: Any, pandas: Any, place: str, depth: int) -> Value:
 
 
 def _written_file(item: Mapping[Any, Any]) -> FileValue | None:
-    """A file as a model may write it after it has read of one: `{"$file": {"ref": …}}`."""
+    """Return a file as a model may write it after it has read of one: `{"$file": {"ref": …}}`."""
     match item:
         case {"$file": {"ref": str(ref), **about}} if len(item) == 1 and BLOB_REF.fullmatch(ref):
             details = [
@@ -235,7 +235,7 @@ def _loaded(module: str) -> Any:
 
 
 def from_value(value: Value) -> Any:
-    """The object that the code sees for the value."""
+    """Return the object that the code sees for the value."""
     if isinstance(value, BinaryValue):
         return _READERS[value.form](value)
     if isinstance(value, TaggedValue):
@@ -254,7 +254,7 @@ def from_value(value: Value) -> Any:
 
 
 def _installed(module: str) -> Any:
-    """The module, or None where it is not installed."""
+    """Return the module, or None where it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -310,7 +310,8 @@ _READERS: dict[BinaryForm, Callable[[BinaryValue], Any]] = {
 
 
 def to_files(image: Any) -> tuple[bytes, bytes | None]:
-    """The image as PNG, and as TIFF where the PNG is not all of it. Raises ValueError for a mode that neither has."""
+    """Return the image as PNG, and as TIFF where the PNG is not all of it. Raises ValueError for a mode that neither
+    has."""
     if image.mode in _IN_PNG:
         return _file(image, "PNG"), None
     if image.mode not in _IN_TIFF:
@@ -331,20 +332,20 @@ _DURATION = re.compile(r"(-?)P(\d+)DT(\d+)\.(\d+)S")
 
 
 def integer(number: int) -> Value:
-    """The integer; one that readers of JSON refuse as its digits. Raises ValueError beyond 4,000 of them."""
+    """Return the integer; one that readers of JSON refuse as its digits. Raises ValueError beyond 4,000 of them."""
     if number.bit_length() <= _MAX_PLAIN_BITS:
         return number
     return TaggedValue("int", _digits(number))
 
 
 def real(number: float) -> Value:
-    """The number; NaN and infinities by their names."""
+    """Return the number; NaN and infinities by their names."""
     return number if math.isfinite(number) else TaggedValue("float", str(number))
 
 
 def scalar(item: object) -> TaggedValue | None:
-    """A complex number, a fraction or a duration as its text; None for anything else. Raises ValueError for a fraction
-    of more than 4,000 digits."""
+    """Return a complex number, a fraction or a duration as its text; None for anything else. Raises ValueError for a
+    fraction of more than 4,000 digits."""
     if isinstance(item, complex):
         return TaggedValue("complex", str(complex(item)).strip("()"))
     if isinstance(item, fractions.Fraction):
@@ -365,8 +366,8 @@ def _digits(number: int) -> str:
 
 
 def read(value: TaggedValue, inner: Callable[[Value], Any]) -> Any:
-    """The object that the value stands for; `inner` reads what is in it. Raises ValueError or TypeError for content
-    that no code has written."""
+    """Return the object that the value stands for; `inner` reads what is in it. Raises ValueError or TypeError for
+    content that no code has written."""
     content: Any = value.content
     match value.form:
         case "tuple":
@@ -411,13 +412,13 @@ def has_plain_index(table: Any, pandas: Any) -> bool:
 
 
 def to_csv(table: Any, pandas: Any) -> bytes:
-    """The CSV of a frame or series; its index is in the first columns unless the rows are merely counted."""
+    """Return the CSV of a frame or series; its index is in the first columns unless the rows are merely counted."""
     text: str = table.to_csv(index=not has_plain_index(table, pandas))
     return text.encode(errors="replace")
 
 
 def read_csv(data: bytes, pandas: Any) -> Any:
-    """The frame of a CSV."""
+    """Return the frame of a CSV."""
     # One without columns is a line without a name.
     if not data.strip():
         return pandas.DataFrame()
@@ -437,7 +438,7 @@ def is_all_in_csv(table: Any, data: bytes, pandas: Any) -> bool:
 
 
 def to_parts(table: Any, pandas: Any, encode: Encode, place: str) -> dict[str, Value]:
-    """All of a frame or series. Raises ValueError for a type of column that does not travel."""
+    """Return all of a frame or series. Raises ValueError for a type of column that does not travel."""
     if isinstance(table, pandas.Series):
         own: dict[str, Value] = {"name": encode(table.name, place), "columns": None}
         columns = [(place, table)]
@@ -449,7 +450,7 @@ def to_parts(table: Any, pandas: Any, encode: Encode, place: str) -> dict[str, V
 
 
 def of_parts(parts: Any, pandas: Any, numpy: Any) -> Any:
-    """The frame or series of these parts, whose values are objects again."""
+    """Return the frame or series of these parts, whose values are objects again."""
     index = _read_index(parts["index"], pandas, numpy)
     columns = [_read_cells(cells, pandas, numpy) for cells in parts["cells"]]
     if parts["columns"] is None:
@@ -482,7 +483,7 @@ def _read_index(parts: Any, pandas: Any, numpy: Any) -> Any:
 
 
 def _cells(array: Any, encode: Encode, place: str) -> Value:
-    """The cells of a column with the name of their type. Raises ValueError for one that does not travel."""
+    """Return the cells of a column with the name of their type. Raises ValueError for one that does not travel."""
     dtype = array.dtype
     name = str(dtype)
     if name == "category":
@@ -523,7 +524,7 @@ def _read_cells(parts: Any, pandas: Any, numpy: Any) -> Any:
 
 
 def _times(name: str, counts: list[int], pandas: Any, numpy: Any) -> Any:
-    """Times or durations of the type, such as `datetime64[us, UTC]`, counted in its unit."""
+    """Return the times or durations of the type, such as `datetime64[us, UTC]`, counted in its unit."""
     kind, _, rest = name.partition("[")
     unit, _, zone = rest.removesuffix("]").partition(", ")
     column = pandas.Series(numpy.array(counts, dtype="int64").view(f"{kind}[{unit}]"))

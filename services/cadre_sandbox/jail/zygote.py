@@ -172,7 +172,7 @@ def _pidfd(pid: int, child: int) -> int:
 
 
 def _address_space() -> int:
-    """Bytes of address space that the interpreter takes before it runs any code."""
+    """Return the bytes of address space that the interpreter takes before it runs any code."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -84,7 +84,8 @@ class AnswerBuilder:
     async def yielded(
         self, call: CodeCall, outcome: Yielded, at: float, references: list[str]
     ) -> CodeYielded:
-        """The record of a block that waits for calls; `references` as the record has them. Raises RetryableError."""
+        """Return the record of a block that waits for calls; `references` as the record has them. Raises
+        RetryableError."""
         blobs = CountedBlobs(self._blobs)
         return CodeYielded(
             id=f"{call.block}:{call.done}:yielded",
@@ -117,7 +118,7 @@ class AnswerBuilder:
         at: float,
         references: list[str],
     ) -> CodeFinished:
-        """The record of a block that has ended; `snapshot` refers to its variables. Raises RetryableError."""
+        """Return the record of a block that has ended; `snapshot` refers to its variables. Raises RetryableError."""
         fields: dict[str, Any] = {
             "logs": outcome.logs,
             "notes": list(outcome.notes),
@@ -137,7 +138,7 @@ class AnswerBuilder:
         return self._finished(call, at, **fields)
 
     def unreadable_snapshot(self, why: str) -> Failed:
-        """The outcome of a block whose variables could not be restored."""
+        """Return the outcome of a block whose variables could not be restored."""
         return Failed(
             error="SnapshotUnreadable",
             message=f"The variables of earlier code could not be restored: {why}.",
@@ -148,7 +149,7 @@ class AnswerBuilder:
         )
 
     def refused(self, call: CodeCall, error: ErrorInfo, at: float) -> CodeFinished:
-        """The record of a block that was not run to its end; the variables are those of before."""
+        """Return the record of a block that was not run to its end; the variables are those of before."""
         return self._finished(call, at, error=error, snapshot=call.snapshot)
 
     def _finished(self, call: CodeCall, at: float, **fields: Any) -> CodeFinished:
@@ -166,7 +167,7 @@ class AnswerBuilder:
 
 
 def explain(failed: Failed) -> str:
-    """The error as a model reads it."""
+    """Return the error as a model reads it."""
     where = f" at line '{failed.source.strip()}'" if failed.source else ""
     if failed.error in _STOPPED:
         return f"Code execution stopped{f' ({where.strip()})' if where else ''}: {failed.message}"
@@ -200,7 +201,8 @@ def seed_of(call: CodeCall, secret: bytes) -> str:
 async def block_request(
     call: CodeCall, snapshot: bytes | None, blobs: Blobs, secret: bytes
 ) -> tuple[BlockRequest, list[str]]:
-    """The request to an interpreter, and notes for the model on values that are missing. `secret` is that of the pool.
+    """Return the request to an interpreter, and notes for the model on values that are missing. `secret` is that of the
+    pool.
 
     Raises UnreadableMessage, BlobMissing, RetryableError.
     """
@@ -224,14 +226,14 @@ async def block_request(
 
 
 async def call_results(replies: Sequence[CodeReply], blobs: Blobs) -> list[CallResult]:
-    """The replies as the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing,
+    """Return the replies as the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing,
     RetryableError."""
     return [await _result(reply, blobs) for reply in replies]
 
 
 async def references_in(call: CodeCall, blobs: Blobs) -> list[str]:
-    """The references within the latest results that were cut for the journal: it does not know that the code has them.
-    Raises RetryableError."""
+    """Return the references within the latest results that were cut for the journal: it does not know that the code has
+    them. Raises RetryableError."""
     found: dict[str, None] = {}
     for reply in call.exchanges[-1].replies if call.exchanges else ():
         if reply.blob is not None and reply.error is None:
@@ -265,7 +267,8 @@ def _read(data: bytes, ref: str) -> Any:
 
 
 async def _variables(given: dict[str, Any], blobs: Blobs) -> tuple[dict[str, Value], list[str]]:
-    """The variables, and notes on those whose blobs are missing. A text that looks like a reference is a text."""
+    """Return the variables, and notes on those whose blobs are missing. A text that looks like a reference is a
+    text."""
     variables: dict[str, Value] = {}
     notes = []
     for name, value in given.items():
@@ -308,7 +311,7 @@ def _limits(limits: CodeLimits) -> BlockLimits:
 
 
 async def to_json(value: Value, blobs: Blobs) -> Any:
-    """The value as JSON, with the bytes stored as blobs. Raises RetryableError.
+    """Return the value as JSON, with the bytes stored as blobs. Raises RetryableError.
 
     What JSON does not have stands there as `{"$given": [form, "blob:…"]}` or `{"$given": [form, content]}`, a file as
     `{"$file": {"ref": "blob:…", …}}`.
@@ -324,8 +327,8 @@ async def to_json(value: Value, blobs: Blobs) -> Any:
 
 
 async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Value:
-    """The value that such JSON stands for. Anybody may have written it: what only looks a little like a reference is
-    left as it is.
+    """Return the value that such JSON stands for. It is untrusted: anything that only resembles a reference is left as
+    it is.
 
     With `open_files` the content of files is fetched too. Raises BlobMissing, RetryableError.
     """
@@ -334,7 +337,7 @@ async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Val
 
 
 def _with_references(packed: Any, refs: list[str]) -> Any:
-    """The packed value with references in the place of positions."""
+    """Return the packed value with references in the place of positions."""
     if isinstance(packed, list):
         return [_with_references(item, refs) for item in packed]
     if not isinstance(packed, dict):
@@ -373,7 +376,7 @@ def _with_data(value: Any, data: Mapping[str, bytes]) -> Value:
 
 
 def _needed_references(value: Any, open_files: bool) -> Iterator[str]:
-    """The references that are needed to make the value."""
+    """Yield the references that are needed to make the value."""
     if isinstance(value, list):
         for item in value:
             yield from _needed_references(item, open_files)
@@ -416,6 +419,6 @@ def _file(value: dict[str, Any]) -> FileInfo | None:
 
 
 def _escaped(value: dict[str, Any]) -> dict[str, Any] | None:
-    """The dict that is meant, when this one stands for it; else None."""
+    """Return the dict that this one stands for; None if it stands for none."""
     inner = value.get(ESCAPE_MARKER) if len(value) == 1 else None
     return inner if isinstance(inner, dict) and not MARKERS.isdisjoint(inner) else None

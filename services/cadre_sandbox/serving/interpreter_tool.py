@@ -36,8 +36,8 @@ can be imported: {modules}."""
 
 
 def card_of(pool: str, modules: str) -> ToolCard:
-    """The tool's card, by which models know it. Another pool's tool has the pool's name in its own: their interpreters
-    differ."""
+    """Return the tool's card, by which models know it. Another pool's tool has the pool's name in its own: their
+    interpreters differ."""
     return ToolCard(
         name=INTERPRETER_TOOL if pool == DEFAULT_POOL else f"{INTERPRETER_TOOL}_{pool}"[:64],
         description=_DESCRIPTION.format(modules=", ".join(imports_of(modules))),

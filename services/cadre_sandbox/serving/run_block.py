@@ -199,8 +199,8 @@ class CodeRunner:
         )
 
     def _lacks(self, call: CodeCall) -> list[str]:
-        """A note on modules that the agent's file lets its code import and this sandbox has not, behind the run's first
-        block."""
+        """Return a note on modules that the agent's file lets its code import and that this sandbox lacks, behind the
+        run's first block."""
         if call.snapshot is not None:
             return []
         missing = ", ".join(self.warm_pool.sandbox.lacks(call.imports))
@@ -210,7 +210,7 @@ class CodeRunner:
         return [f"Not installed in this sandbox, whatever the list of imports says: {missing}."]
 
     async def _stored(self, call: CodeCall, snapshot: bytes | None, before: bytes | None) -> str | None:
-        """The reference to the variables after a block that began with those of `before`."""
+        """Return the reference to the variables after a block that began with those of `before`."""
         if snapshot is None:
             return None
         if snapshot == before:

@@ -255,7 +255,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, call: CodeCall) -> Self:
-        """The point that the call goes on from; the same however much of the history the call carries itself."""
+        """Return the point that the call goes on from; the same however much of the history the call carries itself."""
         history, _ = cut_history(call.block, BlockHistory(call.before, call.earlier, call.exchanges))
         digest = hashlib.sha256(encode([call.block, call.code, call.snapshot, *history])).hexdigest()
         return cls(call.block, call.done, digest)

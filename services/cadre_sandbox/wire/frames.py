@@ -44,7 +44,8 @@ class Frame:
 
 
 def encode(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
-    """The bytes of a frame. Raises TypeError for what is not JSON; NaN and infinities pass, both sides being Python."""
+    """Return the bytes of a frame. Raises TypeError for what is not JSON; NaN and infinities pass, both sides being
+    Python."""
     text = json.dumps({**header, "blobs": [len(blob) for blob in blobs]}, ensure_ascii=False)
     # Lone surrogates, which UTF-8 does not have, become question marks.
     data = text.encode(errors="replace")
@@ -52,7 +53,8 @@ def encode(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
 
 
 def frame_sizes(prefix: bytes, max_header: int, max_blobs: int) -> tuple[int, int]:
-    """Bytes of the header and of all blobs, as the prefix says. Raises BrokenFrame for more than the limits."""
+    """Return the bytes of the header and of all blobs, as the prefix says. Raises BrokenFrame for more than the
+    limits."""
     header, blobs = PREFIX.unpack(prefix)
     if header > max_header or blobs > max_blobs:
         raise BrokenFrame(f"a frame of {header} + {blobs} bytes, allowed are {max_header} + {max_blobs}")
@@ -60,8 +62,8 @@ def frame_sizes(prefix: bytes, max_header: int, max_blobs: int) -> tuple[int, in
 
 
 def decode(text: bytes, body: bytes) -> Frame:
-    """The frame whose header and blobs these are. Raises BrokenFrame for what does not parse; the bytes may come from
-    the jail."""
+    """Return the frame whose header and blobs these are. Raises BrokenFrame for what does not parse; the bytes may come
+    from the jail."""
     try:
         header = json.loads(text)
         sizes = header.pop("blobs")

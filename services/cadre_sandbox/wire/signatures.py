@@ -18,8 +18,8 @@ _TOOL_DEFAULT = _ToolDefault()
 
 @cache
 def parse(name: str, text: str) -> inspect.Signature:
-    """The signature that the text `(a: int, *, b=1) -> str` stands for. Annotations stay texts; defaults are known to
-    the tool alone.
+    """Return the signature that the text `(a: int, *, b=1) -> str` stands for. Annotations stay texts; defaults are
+    known to the tool alone.
 
     Raises ValueError for what is no signature.
     """

@@ -114,7 +114,8 @@ BLOB_REF = re.compile(r"blob:[0-9a-f]{64}")
 
 
 def pack(value: Value, blobs: list[bytes]) -> object:
-    """The value as JSON. The bytes of its `BinaryValue`s are appended to `blobs`, and stand in it by position."""
+    """Return the value as JSON. The bytes of its `BinaryValue`s are appended to `blobs`, and stand in it by
+    position."""
 
     def place(data: bytes) -> int:
         blobs.append(data)
@@ -130,7 +131,8 @@ def dump(value: Value) -> bytes:
 
 
 def load(data: bytes) -> Value:
-    """The value that `dump` made this of. Raises ValueError or RecursionError for what it would not have made."""
+    """Return the value that `dump` made this of. Raises ValueError or RecursionError for what it would not have
+    made."""
     return _unpack(json.loads(data), _inline)
 
 
@@ -158,8 +160,8 @@ def _pack(value: Value, place: Callable[[bytes], object]) -> object:
 
 
 def unpack(packed: object, blobs: Sequence[bytes]) -> Value:
-    """The value that `pack` made this of. Raises ValueError for what it would not have made; it may come from the
-    jail."""
+    """Return the value that `pack` made this of. Raises ValueError for what it would not have made; it may come from
+    the jail."""
 
     def fetch(place: object) -> bytes:
         if isinstance(place, int) and 0 <= place < len(blobs):
@@ -203,7 +205,7 @@ def json_size(value: Value) -> int:
 
 
 def encodable(text: str) -> str:
-    """The text without lone surrogates, which JSON carries and UTF-8 does not."""
+    """Return the text without lone surrogates, which JSON carries and UTF-8 does not."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 

@@ -24,8 +24,8 @@ _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": (
 
 
 def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[str, Any]:
-    """The card of the agent that is reached at `url`, with nothing empty in it: what is may get lost on the way, and
-    with it a signature."""
+    """Return the card of the agent that is reached at `url`, without empty fields: those may get lost on the way, which
+    would break a signature."""
     interfaces = [
         {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
     ]
@@ -54,7 +54,7 @@ def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[st
 
 
 def for_older_clients(card: dict[str, Any], url: str) -> dict[str, Any]:
-    """The card with what clients of version 0.3 look for."""
+    """Return the card with the fields that clients of version 0.3 look for."""
     return {**card, "url": url, "preferredTransport": "JSONRPC", "protocolVersion": "0.3.0"}
 
 
@@ -71,7 +71,7 @@ class CardSigner:
         """The key set by which clients check a signature."""
 
     def signed(self, card: dict[str, Any]) -> dict[str, Any]:
-        """The card with its signature."""
+        """Return the card with its signature."""
         header = {"typ": "JOSE", "kid": self._kid, "jku": self._jku}
         token = self._jws.encode(_canonical(card), self._key, self._algorithm, header)
         protected, _, signature = token.split(".")
@@ -100,7 +100,7 @@ def signer_of(settings: CardSettings) -> CardSigner | None:
 
 
 def _described(key: Any) -> tuple[str, dict[str, Any]]:
-    """The algorithm that a private key signs with, and its public key as JWK. Raises SettingError."""
+    """Return the algorithm that a private key signs with, and its public key as JWK. Raises SettingError."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
@@ -116,5 +116,5 @@ def _described(key: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _canonical(value: dict[str, Any]) -> bytes:
-    """The value as RFC 8785 has it, as long as its keys are ASCII and its numbers whole."""
+    """Return the value in the form of RFC 8785, as long as its keys are ASCII and its numbers whole."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()

@@ -135,7 +135,7 @@ def error_of(problem: Problem) -> dict[str, Any]:
 
 
 def status_of_error(problem: Problem) -> tuple[int, dict[str, Any]]:
-    """The status and the body of an answer over plain HTTP: a google.rpc.Status."""
+    """Return the status and the body of an answer over plain HTTP: a google.rpc.Status."""
     kind = _KINDS.get(problem.code)
     status = _STATUS.get(kind.code, _BAD_REQUEST) if kind is not None else problem.status
     error = {"code": status, "status": _info(problem)["reason"], "message": problem.detail}
@@ -177,7 +177,8 @@ METHODS = {
 
 
 def params_of(method: str, params: Json) -> Json:
-    """Parameters of a method as version 1.0 has them; what has not their form is left for its checks."""
+    """Return the parameters of a method as version 1.0 has them; values of another form are left to the method's
+    checks."""
     if method == "ListTaskPushNotificationConfigs":
         return {"taskId": params.get("id")}
     if "pushNotificationConfigId" in params:

@@ -93,7 +93,7 @@ class TaskWatch:
         raise Problem(404, "unknown-run", f"task {run} has no push notification {name!r}")
 
     async def list(self, run: str) -> Json:
-        """All addresses of a task."""
+        """Return all addresses of a task."""
         return {"configs": [_shown(run, one) for one in await self.pushes.all(run)], "nextPageToken": ""}
 
     async def remove(self, run: str, name: str) -> Json:
@@ -103,7 +103,7 @@ class TaskWatch:
 
 
 def _target_of(wanted: PushConfig) -> PushTarget:
-    """The checked address; without an id it has one that follows from what it says. Raises a 422 problem."""
+    """Return the checked address; without an id it has one that follows from what it says. Raises a 422 problem."""
     said = hashlib.sha256(msgspec.json.encode([wanted.url, wanted.token])).hexdigest()
     about = wanted.authentication
     try:
@@ -135,7 +135,7 @@ class AgentTasks:
     watch: TaskWatch
 
     async def send(self, agent: str, sent: SendParams, sender: DoorSender) -> Json:
-        """The task that a message begins or goes on with: once it is over or waits, or at once."""
+        """Return the task that a message begins or goes on with: once it is over or waits, or at once."""
         place = await self._place_of(agent, sent, sender)
         task = await task_of(self.runs, sender.caller, agent, place.run)
         progress = Progress(place.run, place.after)
@@ -148,7 +148,7 @@ class AgentTasks:
         return {"task": await self._task(progress, task, sent.configuration.history_length)}
 
     async def send_streaming(self, agent: str, sent: SendParams, sender: DoorSender) -> AsyncGenerator[Json]:
-        """The same, with what happens on the way."""
+        """Return the same, with what happens on the way."""
         place = await self._place_of(agent, sent, sender)
         task = await task_of(self.runs, sender.caller, agent, place.run)
         # Everything that follows from the message is sent, however far the run has come meanwhile.
@@ -172,7 +172,7 @@ class AgentTasks:
         return await self.watch.get(wanted.task_id, wanted.id)
 
     async def list_pushes(self, agent: str, wanted: PushTask, caller: Principal) -> Json:
-        """All addresses of a task."""
+        """Return all addresses of a task."""
         await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.list(wanted.task_id)
 
@@ -191,7 +191,7 @@ class AgentTasks:
         return self._events(place, await self.answers.so_far(place), task, wanted.history_length)
 
     async def get(self, agent: str, wanted: TaskParams, caller: Principal) -> Json:
-        """A task as it is now."""
+        """Return a task as it is now."""
         task = await task_of(self.runs, caller, agent, wanted.id)
         return await self._task(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
 
@@ -209,7 +209,7 @@ class AgentTasks:
             return [file_artifact(one, (await workspace.read(one.path)).data, task) for one in written]
 
     async def cancel(self, agent: str, wanted: TaskParams, caller: Principal) -> Json:
-        """Ends a task, and all that it has others do."""
+        """End a task, and all that it has others do."""
         task = await task_of(self.runs, caller, agent, wanted.id)
         if (await self.answers.so_far(Place(wanted.id))).end is not None:
             raise Problem(409, "task-not-cancelable", f"task {wanted.id} is over")
@@ -260,7 +260,7 @@ class AgentTasks:
     async def _events(
         self, place: Place, begin: Progress, task: Task, history: int | None
     ) -> AsyncGenerator[Json]:
-        """The task as it was at the beginning, then what has happened since."""
+        """Yield the task as it was at the beginning, then what has happened since."""
         yield {"task": task_object(begin, task, history)}
         where = {"taskId": place.run, "contextId": context_of(task)}
         progress = begin
@@ -468,7 +468,7 @@ def _rulings(content: MessageContent, progress: Progress, sender: DoorSender) ->
 
 
 def _said_before(content: MessageContent, progress: Progress) -> Place | None:
-    """The place of a word in text that came before: no call waits any more, or this very answer was given."""
+    """Return the place of a word in text that came before: no call waits any more, or this very answer was given."""
     if not progress.pauses or progress.questions:
         return None
     answers = [ruled.arguments for ruled in progress.decided.values()]

@@ -185,7 +185,7 @@ STATE_FILTERS |= {state: RunFilter(states=frozenset()) for state in _NEVER}
 
 
 def context_of(task: Task) -> str:
-    """The context of a run's task: as its client named it, else its session."""
+    """Return the context of a run's task: as its client named it, else its session."""
     return str(task.terms.metadata.get(CONTEXT) or task.session or task.run)
 
 
@@ -245,7 +245,7 @@ def _question(call: str, held: PendingAnswer) -> list[Json]:
 
 
 def artifact_of(end: RunFinished, task: Task) -> Json:
-    """The answer of the run."""
+    """Return the answer of the run."""
     value = for_people(end.output)
     part = {"text": value} if isinstance(value, str) else {"data": value, "mediaType": "application/json"}
     return {"artifactId": f"{task.run}-answer", "name": "answer", "parts": [part]}
@@ -259,7 +259,7 @@ def file_artifact(entry: FileEntry, data: bytes, task: Task) -> Json:
 
 
 def message(message_id: str, parts: list[Json], task: Task, role: str = "ROLE_AGENT") -> Json:
-    """A message about the run's task."""
+    """Return a message about the run's task."""
     place = {"contextId": context_of(task), "taskId": task.run}
     return {"messageId": message_id, **place, "role": role, "parts": parts}
 

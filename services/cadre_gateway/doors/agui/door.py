@@ -290,7 +290,7 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def content_of(message: ThreadMessage, where: str) -> MessageContent:
-    """The texts, images and documents of a message. Raises a 422 problem."""
+    """Return the texts, images and documents of a message. Raises a 422 problem."""
     if message.content is None or isinstance(message.content, str):
         return MessageContent(message.content or "")
     found = MessageContent()

@@ -46,7 +46,7 @@ class ThreadEvents:
         self._message = {"messageId": f"{place.run}-answer{mark}"}
 
     def begin(self) -> list[Json]:
-        """The first event."""
+        """Return the first event."""
         return [{"type": "RUN_STARTED", **self._ids, "metadata": {"cadre": {"run": self._root}}}]
 
     def take(self, stored: Stored) -> list[Json]:
@@ -59,13 +59,13 @@ class ThreadEvents:
         return [*again, *told] if is_news else []
 
     def written(self, delta: Delta) -> list[Json]:
-        """The events that tell what the model has written more of the answer."""
+        """Return the events for the model's new text of the answer."""
         self._live.take(delta)
         is_open = bool(self._live.told)
         return self._text(self._live.more(), is_open=is_open)
 
     def settle(self, progress: Progress) -> list[Json]:
-        """The last events: the run pauses, or has ended. See `_answer` for a snapshot among them."""
+        """Return the last events: the run pauses, or has ended. See `_answer` for a snapshot among them."""
         if progress.end is None:
             return self._pause(progress)
         end = progress.end
@@ -104,7 +104,7 @@ class ThreadEvents:
         return [*([] if is_open else [begin]), content] if more else []
 
     def _close(self, *, opened: bool = False) -> list[Json]:
-        """The end of the answer's message, where one is open."""
+        """Return the end of the answer's message, where one is open."""
         return [{"type": "TEXT_MESSAGE_END", **self._message}] if opened or self._live.told else []
 
     def _finished(self, outcome: Json, tokens: Json, result: Any = None) -> Json:

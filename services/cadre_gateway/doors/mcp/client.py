@@ -147,7 +147,7 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 
 
 def request_of(context: Context) -> Request:
-    """The request that has brought the message."""
+    """Return the request that has brought the message."""
     request = context.request
     assert isinstance(request, Request)
     return request

@@ -62,7 +62,7 @@ _INSTRUCTIONS = (
 
 
 def router(runs: RunService) -> APIRouter:
-    """The route of the door. The protocol describes itself, so the gateway's own description leaves it out."""
+    """Return the route of the door. The protocol describes itself, so the gateway's own description leaves it out."""
     routes = APIRouter(route_class=_McpRoute, include_in_schema=False)
     server = server_of(Tools(runs, read(McpSettings, "CADRE_MCP_")))
     cancelled = Cancellations(runs)
@@ -239,7 +239,7 @@ def _refuse_unknown(name: str) -> NoReturn:
 
 
 def server_of(tools: Tools) -> Server[Any]:
-    """The server that offers these tools."""
+    """Return the server that offers these tools."""
     server: Server[Any] = Server(
         "cadre",
         version=__version__,

@@ -65,7 +65,7 @@ class UpdateParams(McpTaskParams):
 
 
 def created(run: RunSummary) -> dict[str, Any]:
-    """The result of a call that goes on as a task."""
+    """Return the result of a call that goes on as a task."""
     return {"resultType": "task", **_head(run, "working", run.started_at)}
 
 
@@ -77,7 +77,7 @@ class Tasks:
         self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
     async def get(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
-        """The task as it is now: with its answer once there is one, with what it asks people while it waits."""
+        """Return the task as it is now: with its answer once there is one, with what it asks people while it waits."""
         with _refusals(context):
             run = await self.find(context, asked.task_id, "read")
             return await self.detail(context, run, await self._answers.so_far(Place(run.id)))
@@ -118,7 +118,7 @@ class Tasks:
         return {}
 
     async def find(self, context: Context, run: str, right: Right) -> RunSummary:
-        """The run of the task, if the caller may do this with it. Raises MCPError, a 403 or 404 problem."""
+        """Return the run of the task, if the caller may do this with it. Raises MCPError, a 403 or 404 problem."""
         check_knows_tasks(context)
         if context.method in _NAMED and request_of(context).headers.get("mcp-name") != run:
             raise MCPError(HEADER_MISMATCH, "the header Mcp-Name must be the taskId")
@@ -206,7 +206,7 @@ class Listening:
         return SubscriptionsListenResult(_meta=stream.meta)
 
     async def _agreed(self, context: Context, wanted: Iterable[str]) -> list[RunSummary]:
-        """The tasks that there are and that the caller may see."""
+        """Return the tasks that there are and that the caller may see."""
         found = []
         for task in wanted:
             try:

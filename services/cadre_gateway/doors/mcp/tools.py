@@ -91,7 +91,7 @@ class AgentTools:
         self._cancellations = Cancellations(runs)
 
     async def list(self, caller: Principal) -> list[Tool]:
-        """The live agents that the caller may start."""
+        """Return the live agents that the caller may start."""
         live = live_agents(self._runs.registry.reachable())
         reached = caller.agents | caller.teams
         return [
@@ -172,7 +172,7 @@ class AgentTools:
         return self._offers_decide and caller_of(request_of(context)).may("decide")
 
     async def schema_of(self, agent: str) -> dict[str, Any] | None:
-        """The schema of the answers of a live agent, if it has one."""
+        """Return the schema of the answers of a live agent, if it has one."""
         live = live_agents(self._runs.registry.reachable()).get(agent)
         return _answer_schema(await self._spec(live[-1])) if live else None
 
@@ -191,7 +191,7 @@ class AgentTools:
 
 
 def _answer_schema(spec: AgentSpec | None) -> dict[str, Any] | None:
-    """The schema of the agent's answers, where these are objects: clients of 2025 take nothing else as data."""
+    """Return the schema of the agent's answers, where these are objects: clients of 2025 take nothing else as data."""
     schema = spec.output_schema if spec is not None else None
     return schema if schema is not None and schema.get("type") == "object" else None
 
@@ -394,7 +394,7 @@ STATE = "cadre.dev/state"
 def result(
     text: str, *, structured: Any = None, is_error: bool = False, meta: dict[str, Any] | None = None
 ) -> CallToolResult:
-    """A result that says this."""
+    """Return a result with this text."""
     return CallToolResult(
         content=[TextContent(type="text", text=text)],
         structured_content=structured,
@@ -404,13 +404,13 @@ def result(
 
 
 def data_result(value: Any) -> CallToolResult:
-    """A result that is data, an object."""
+    """Return a result that is data, an object."""
     data = msgspec.to_builtins(value)
     return result(json.dumps(data, ensure_ascii=False), structured=data)
 
 
 def problem_result(problem: Problem) -> CallToolResult:
-    """A result that is the problem, which the calling model reads."""
+    """Return a result that is the problem, which the calling model reads."""
     return result(f"{problem.code}: {problem.detail}", is_error=True, meta={"cadre.dev/error": problem.code})
 
 

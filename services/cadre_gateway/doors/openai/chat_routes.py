@@ -52,7 +52,7 @@ class ChatCompletions:
     registry: NatsRegistry
 
     async def complete(self, request: Request) -> Response:
-        """The completion, or its chunks. Raises Problem, RetryableError."""
+        """Return the completion, or its chunks. Raises Problem, RetryableError."""
         data = await body.read(request)
         wanted = body.parse(data, ChatBody)
         created = int(self.conversations.runs.clock.now())
@@ -175,7 +175,7 @@ class ChatBody(msgspec.Struct, kw_only=True):
 
 
 def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Turn:
-    """The turn that the body asks for. Raises a 422 problem that names what cannot be used."""
+    """Return the turn that the body asks for. Raises a 422 problem that names what cannot be used."""
     if body.n not in (None, 1):
         raise invalid("an agent gives one answer: leave n out, or send several requests", field="n")
     _refuse_unsupported(body)
@@ -295,7 +295,7 @@ class ChatAnswer:
         self._live = LiveText(self._place)
 
     def whole(self, doings: list[str]) -> dict[str, Any]:
-        """The completion of a settled run. Raises Problem when the run failed."""
+        """Return the completion of a settled run. Raises Problem when the run failed."""
         content, calls, reason = self._settled()
         message: dict[str, Any] = {
             "role": "assistant",
@@ -310,7 +310,7 @@ class ChatAnswer:
         return {**self._head("chat.completion"), "choices": [choice], "usage": usage(self._progress.tokens)}
 
     def first_chunk(self) -> bytes:
-        """The chunk that begins the answer."""
+        """Return the chunk that begins the answer."""
         return self._chunk({"role": "assistant", "content": ""})
 
     def doing_chunk(self, line: str) -> bytes:
@@ -352,7 +352,7 @@ class ChatAnswer:
         return f"\n\n{content}" if content and self._live.told else content
 
     def _settled(self) -> tuple[str, list[dict[str, Any]], str]:
-        """The content, the calls of the caller's functions, and the finish reason."""
+        """Return the content, the calls of the caller's functions, and the finish reason."""
         progress = self._progress
         if (pause := progress.pause) is not None:
             calls = [_call_object(call, held) for call, held in pause.held.items() if held.is_callers]
@@ -399,7 +399,7 @@ class ChatAnswer:
 def plain_answer(
     agent: str, text: str, created: int, *, stream: bool, with_usage: bool
 ) -> dict[str, Any] | list[bytes]:
-    """An answer that no run has given: the completion, or its chunks."""
+    """Return an answer that no run has given: the completion, or its chunks."""
     head = {"id": f"chatcmpl-task-{created}", "created": created, "model": agent}
     if not stream:
         message = {"role": "assistant", "content": text, "refusal": None}

@@ -36,7 +36,7 @@ _NAMED = re.compile(f"`({_CALL.pattern})`")
 _GO_ON = "Go on with the conversation: it ends with the results of function calls."
 """The task if a turn contains only results of calls that another model has made."""
 _RETRY_SECONDS = 3_600
-"""A client that tries again finds the run that it began so long ago."""
+"""Seconds for which a client that retries finds the run that it began."""
 _BESIDE = frozenset({"instructions", ARGUMENT})
 """Arguments that are the chat's and not the agent's own."""
 
@@ -166,8 +166,8 @@ class Conversations:
         return await self._steer(turn, progress)
 
     def _repeated(self, turn: Turn, progress: Progress) -> Place | None:
-        """The place of a turn whose run has ended since: one that came before, or a word on a call that was decided
-        elsewhere."""
+        """Return the place of a turn whose run has ended since: one that came before, or a word on a call that was
+        decided elsewhere."""
         if not turn.is_retry:
             asked = progress.pauses[-1] if progress.pauses else None
             if asked and word_in(turn.text) and any(call in turn.history.last_answer for call in asked.held):
@@ -179,7 +179,8 @@ class Conversations:
         return Place(progress.run, before) if before is not None else None
 
     async def _steer(self, turn: Turn, progress: Progress) -> Place | None:
-        """A word on what the run waits for, else a message to it; with both, results of functions from the history."""
+        """Return a word on what the run waits for, else a message to it; with both, results of functions from the
+        history."""
         word = word_in(turn.text)
         asked = {call: held for call, held in progress.held.items() if not held.is_callers}
         told = {call: held for call, held in asked.items() if call in turn.history.last_answer} or asked
@@ -371,7 +372,8 @@ def _check_may_decide(turn: Turn) -> None:
 
 
 def answer_of(text: str) -> str | None:
-    """The answer to such a request, which Open WebUI begins with `### Task:`; None for what a person has said."""
+    """Return the answer to such a request, which Open WebUI begins with `### Task:`; None for what a person has
+    said."""
     # Its own words ask for the form; the chat below them may say anything.
     asked, begin, rest = text.partition("<chat_history>")
     chat, end, _ = rest.partition("</chat_history>")

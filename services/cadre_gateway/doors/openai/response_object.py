@@ -41,7 +41,7 @@ _RULES = ("system", "developer")
 
 
 def status_of(progress: Progress) -> str:
-    """The status of the response."""
+    """Return the status of the response."""
     if progress.pause is not None:
         return "completed"
     if progress.end is not None:
@@ -50,7 +50,7 @@ def status_of(progress: Progress) -> str:
 
 
 def response_object(progress: Progress, task: Task, output: list[Json], status: str) -> Json:
-    """The response with these output items."""
+    """Return the response with these output items."""
     place = Place(progress.run, progress.after)
     terms, end = task.terms, progress.end if progress.pause is None else None
     is_over = status not in ("queued", "in_progress")
@@ -103,7 +103,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
 
 
 def settled_items(progress: Progress) -> list[Json]:
-    """The items that a settled response ends with: calls, questions, or the answer."""
+    """Return the items that a settled response ends with: calls, questions, or the answer."""
     if (pause := progress.pause) is not None:
         return [_held_item(call, held, progress) for call, held in pause.held.items()]
     end = progress.end
@@ -115,7 +115,7 @@ def settled_items(progress: Progress) -> list[Json]:
 
 
 def message_item(place: Place, text: str, status: str) -> Json:
-    """The message of the response, with this text."""
+    """Return the message of the response, with this text."""
     return {
         "type": "message",
         "id": f"msg_{response_id(place)[5:]}",
@@ -194,7 +194,7 @@ def _usage(tokens: Tokens) -> Json:
 
 
 def response_id(place: Place) -> str:
-    """The id of the response that begins there."""
+    """Return the id of the response that begins there."""
     return f"resp_{place.run}_{place.after}" if place.after else f"resp_{place.run}"
 
 
@@ -288,7 +288,7 @@ def _is_persons(item: dict[str, Any]) -> bool:
 
 
 def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None) -> Turn:
-    """The turn that the body asks for. Raises a 404 or 422 problem that names what cannot be used."""
+    """Return the turn that the body asks for. Raises a 404 or 422 problem that names what cannot be used."""
     read = _Read()
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
     last = max((at for at, item in enumerate(items) if _is_persons(item)), default=-1)
@@ -349,8 +349,8 @@ _UNPROCESSABLE = 422
 
 
 def refusal(problem: Problem) -> Response:
-    """The answer that is the problem. OpenAI has 400 for what it cannot use; its clients try nothing again that would
-    be refused again."""
+    """Return the answer that is the problem. OpenAI has 400 for what it cannot use; its clients do not retry such
+    requests."""
     status = 400 if problem.status == _UNPROCESSABLE else problem.status
     headers = {**problem.headers, "x-should-retry": "true" if problem.code in _WORTH_A_RETRY else "false"}
     content = msgspec.json.encode({"error": error_of(problem)})

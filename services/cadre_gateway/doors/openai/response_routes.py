@@ -63,7 +63,7 @@ class Responses:
     registry: NatsRegistry
 
     async def create(self, request: Request) -> Response:
-        """The response to a turn: whole, its events, or at once when it goes on in the background."""
+        """Return the response to a turn: whole, its events, or at once when it goes on in the background."""
         data = await body.read(request)
         wanted = body.parse(data, ResponseBody)
         user = wanted.user or wanted.safety_identifier
@@ -83,7 +83,7 @@ class Responses:
         return answer
 
     async def now(self, place: Place) -> Json:
-        """The response as it is at this moment."""
+        """Return the response as it is at this moment."""
         task = await self._task(place)
         progress = Progress(place.run, place.after)
         events = NumberedEvents(progress, task)
@@ -104,7 +104,7 @@ class Responses:
         )
 
     async def cancel(self, place: Place) -> Json:
-        """Ends the run of the response; one that has ended is left alone."""
+        """End the run of the response; one that has ended is left alone."""
         if status_of(await self.answers.so_far(place)) in ("queued", "in_progress"):
             await self.run_end.cancel(place.run, "cancelled as a response")
             await self.run_end.wait(place.run, _CANCEL_SECONDS)
@@ -116,7 +116,7 @@ class Responses:
         return {"id": response_id(place), "object": "response", "deleted": True}
 
     async def items(self, place: Place) -> list[Json]:
-        """The input items of the response, the last one first."""
+        """Return the input items of the response, the last one first."""
         return input_items(await self.answers.so_far(place), await self._task(place))
 
     async def named(self, given: str, request: Request) -> Place:
@@ -232,13 +232,13 @@ def _all(events: Iterable[Json]) -> None:
 
 
 def _whole(events: NumberedEvents) -> Json:
-    """The response of a settled run."""
+    """Return the response of a settled run."""
     _all(events.settle())
     return events.now()
 
 
 async def _told(events: NumberedEvents) -> AsyncGenerator[bytes]:
-    """The frames of a settled run's response."""
+    """Yield the frames of a settled run's response."""
     for event in (*events.begin(), *events.settle()):
         yield _frame(event)
     yield _DONE
@@ -294,7 +294,7 @@ class NumberedEvents:
     """Makes the events of one response that its reader has not received yet."""
 
     def __init__(self, progress: Progress, task: Task, told: Told = Told()) -> None:  # noqa: B008 - a value
-        """`told` is what the reader has from earlier streams."""
+        """`told` is the reader's position after earlier streams."""
         self._progress, self._task, self._before = progress, task, told
         self._place = Place(progress.run, progress.after)
         self._told = Told(live=told.live)
@@ -304,7 +304,7 @@ class NumberedEvents:
         self._live = LiveText(self._place)
 
     def begin(self) -> Iterator[Json]:
-        """The events before anything has happened."""
+        """Yield the events before anything has happened."""
         yield from self._lifecycle("response.created", "in_progress")
         yield from self._lifecycle("response.in_progress", "in_progress")
 
@@ -350,13 +350,13 @@ class NumberedEvents:
         yield from self._lifecycle(_LAST.get(status, "response.failed"), status)
 
     def error(self, problem: Json) -> Json:
-        """A problem with the stream itself, in the words of both specifications. It has the number of the event before:
-        who comes back misses none."""
+        """Return a problem with the stream itself, in the words of both specifications. It has the number of the event
+        before: who comes back misses none."""
         number = max(self._told, self._before).number
         return {**problem, "type": "error", "sequence_number": number, "error": problem}
 
     def now(self) -> Json:
-        """The response as it is at this moment."""
+        """Return the response as it is at this moment."""
         output = self.output
         if not output and self._doings:
             output = [self._reasoning([_part(self._doings)], False)]
@@ -435,7 +435,7 @@ class NumberedEvents:
         return self._event(name, response=response_object(self._progress, self._task, output, status))
 
     def _event(self, name: str, /, *, is_told: bool = False, **fields: Any) -> Iterator[Json]:
-        """The next event that follows from the journal, unless the reader has it."""
+        """Yield the next event that follows from the journal, unless the reader has it."""
         self._told = self._told._replace(events=self._told.events + 1)
         if self._told.events > self._before.events and not is_told:
             yield {"type": name, "sequence_number": self._told.number, **fields}

@@ -82,7 +82,7 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
 
 
 def session_name(given: str) -> str:
-    """A name that sessions may have; the same for the same text."""
+    """Return a name that sessions may have; the same for the same text."""
     return given if NAME.fullmatch(given) else f"chat-{hashlib.sha256(given.encode()).hexdigest()[:24]}"
 
 
@@ -97,7 +97,8 @@ def _first(values: Any) -> str | None:
 
 
 def content_of(value: Any, where: str) -> MessageContent:
-    """The content of a message, which is a text, a list of parts or null. Raises a 422 problem; `where` it stands."""
+    """Return the content of a message, which is a text, a list of parts or null. Raises a 422 problem; `where` it
+    stands."""
     if value is None:
         return MessageContent()
     if isinstance(value, str):
@@ -113,7 +114,7 @@ def content_of(value: Any, where: str) -> MessageContent:
 
 
 def text_of(value: Any, where: str) -> str:
-    """The text of a content; what else it holds is left out. Raises a 422 problem."""
+    """Return the text of a content; what else it holds is left out. Raises a 422 problem."""
     return content_of(value, where).text
 
 

@@ -142,8 +142,8 @@ def name_of(caller: Principal, sender: SenderInfo | None) -> str:
 
 
 def submission_of(agent: str, envelope: Envelope) -> Submission:
-    """The run that the prompt asks for: images are shown to the agent, other attachments are files of its workspace.
-    Raises a 422 problem."""
+    """Return the run that the prompt asks for: images are shown to the agent, other attachments are files of its
+    workspace. Raises a 422 problem."""
     images: list[str] = []
     found: dict[str, str] = {}
     for attachment in envelope.attachments or []:
@@ -173,7 +173,7 @@ def submission_of(agent: str, envelope: Envelope) -> Submission:
 
 
 def rejected(problem: Problem) -> RequestRejectedError:
-    """The problem in the protocol's words."""
+    """Return the problem in the protocol's words."""
     return RequestRejectedError(_CODES.get(problem.status, 400), f"{problem.code}: {problem.detail}")
 
 

@@ -187,7 +187,7 @@ class SynadiaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_synadia_settings() -> SynadiaSettings:
-    """The settings of this gateway. Raises SettingError."""
+    """Return this gateway's settings. Raises SettingError."""
     return read(SynadiaSettings, "CADRE_SYNADIA_")
 
 

@@ -36,7 +36,7 @@ class SqlQuery(NamedTuple):
 
 
 class IndexReplaced(RunIndexUnavailable):
-    """The tables are not those that were opened: another process has made them again, or somebody dropped them."""
+    """The tables are not those that were opened: another process has recreated or dropped them."""
 
 
 GENERATION = SqlQuery("SELECT value FROM meta WHERE name = 'generation'")
@@ -147,7 +147,8 @@ class Dialect(NamedTuple):
     matches: str
     """The condition that a row of `run_texts` has all words of a value."""
     match_of: Callable[[str], str | None]
-    """That value for what somebody searches: all words, the last may be the beginning of one. None: finds nothing."""
+    """Returns that value for the text of a search: all words, the last may be the beginning of one. None: finds
+    nothing."""
 
 
 _TOKEN = re.compile(r"[^\W_]+")
@@ -167,8 +168,8 @@ def _match_in_sqlite(text: str) -> str | None:
 
 
 def _tokens(text: str) -> list[str]:
-    """The words of a text without accents and capitals, as SQLite's `unicode61` has them: the database's own parser
-    would take apart what looks like an address, and knows only the letters of its locale."""
+    """Return the words of a text without accents and capitals, as SQLite's `unicode61` has them: the database's own
+    parser would split text that looks like an address, and knows only the letters of its locale."""
     plain = "".join(one for one in unicodedata.normalize("NFD", text) if not unicodedata.combining(one))
     return [found[:_MAX_TOKEN_CHARS] for found in _TOKEN.findall(plain.lower())]
 

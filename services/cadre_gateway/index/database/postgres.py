@@ -34,10 +34,10 @@ log = logging.getLogger("cadre.gateway")
 
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 30.0
-"""A server that answers nothing for so long is not there."""
+"""Seconds without an answer after which a server counts as gone."""
 
 _UNUSED_SECONDS = 3 * 3600.0
-"""Tables in which nothing was saved for so long are out of use: a gateway saves at least once an hour."""
+"""Seconds without a save after which tables are out of use: a gateway saves at least once an hour."""
 
 _IN_TRANSACTION = {
     "statement_timeout": "25s",
@@ -279,7 +279,7 @@ def _translated(statement: str) -> bytes:
 
 
 def _values(row: Sequence[Value]) -> list[Value]:
-    """The values without what PostgreSQL keeps in no text."""
+    """Return the values without the characters that PostgreSQL cannot store in a text."""
     return [one.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(one, str) else one for one in row]
 
 

@@ -58,7 +58,7 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
         return urlsplit(self.url).scheme in ("postgresql", "postgres")
 
     def path(self) -> Path | None:
-        """The file; None for one that is gone with the process. Raises SettingError."""
+        """Return the file; None for one that is gone with the process. Raises SettingError."""
         if not self.url:
             return None
         parts = urlsplit(self.url)
@@ -72,19 +72,20 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _schema_part(name: str) -> str:
-    """The tenant's name where that is short and no other tenant's could be written alike, else a digest of it."""
+    """Return the tenant's name where that is short and no other tenant's could be written alike, else a digest of
+    it."""
     if re.fullmatch(r"[a-z0-9-]{1,12}", name):
         return name.replace("-", "_")
     return sha256(name.encode()).hexdigest()[:12]
 
 
 def read_index_settings() -> IndexSettings:
-    """The settings from the environment. Raises SettingError."""
+    """Return the settings from the environment. Raises SettingError."""
     return read(IndexSettings, "CADRE_INDEX_")
 
 
 def open_database(settings: IndexSettings) -> Database:
-    """The database that the settings name. Raises SetupError, SettingError."""
+    """Return the database that the settings name. Raises SetupError, SettingError."""
     if settings.is_shared:
         # Its driver is an extra: no other gateway needs it.
         from cadre_gateway.index.database.postgres import PostgresDatabase

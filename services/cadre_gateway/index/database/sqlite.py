@@ -80,11 +80,11 @@ class SqliteDatabase:
             raise
 
     async def read(self, query: SqlQuery) -> list[Row]:
-        """The rows of what was written."""
+        """Return the rows of what was written."""
         return (await self.read_all([query]))[0]
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
-        """The rows of several questions, at once."""
+        """Return the rows of several questions, at once."""
         return await self._in(
             self._reader, lambda: [read(self._opened(self._reading), query) for query in queries]
         )
@@ -99,7 +99,7 @@ class SqliteDatabase:
         return found
 
     async def adopt(self, other: Self) -> None:
-        """Take the place of what it has with what the other has, and closes that."""
+        """Replace the content with that of the other one, and close the other one."""
         self._generation = other._generation
         if self._path is None or other._path is None:
             former, self._writing, self._reading = self._writing, other._writing, other._reading
@@ -170,7 +170,7 @@ class SqliteDatabase:
         return f"the index in {self._path}" if self._path is not None else "the index of this process"
 
     def _current(self, path: Path) -> sqlite3.Connection | None:
-        """The database as it was left; None for one of another version, or one that is damaged."""
+        """Return the database as it was left; None for one of another version, or one that is damaged."""
         with contextlib.ExitStack() as closing:
             try:
                 connection = _connection(path)
@@ -233,7 +233,7 @@ def write(connection: sqlite3.Connection, statements: Sequence[Statement], gener
 
 
 def read(connection: sqlite3.Connection, query: SqlQuery) -> list[Row]:
-    """The rows that answer the question."""
+    """Return the rows that answer the question."""
     return connection.execute(query.sql, query.values).fetchall()
 
 
@@ -270,7 +270,7 @@ def _lock_of(path: Path) -> Path:
 
 
 def _locked(path: Path) -> IO[str]:
-    """Holds the file for this process, and its folder ready. Raises SetupError when another process has it."""
+    """Hold the file for this process, in an existing folder. Raises SetupError if another process has it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = _lock_of(path).open("w")

@@ -188,7 +188,7 @@ _PATH_BENEATH = 1
 
 
 def version() -> int:
-    """The kernel's version of Landlock; 0 where it has none."""
+    """Return the kernel's version of Landlock; 0 where it has none."""
     try:
         nothing = (None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION))
         return syscall("landlock version", LANDLOCK_CREATE, *nothing)
@@ -245,7 +245,7 @@ _MAX_FILES = 4096
 
 
 def interpreter_files() -> list[str]:
-    """The paths that Python needs to import: its library, installed packages, the system's shared libraries."""
+    """Return the paths that Python needs to import: its library, installed packages, the system's shared libraries."""
     paths = sysconfig.get_paths()
     wanted = {os.path.join(sys.base_prefix, "lib"), *(paths[key] for key in ("stdlib", "platstdlib"))}
     wanted |= {paths["purelib"], paths["platlib"], *(path for path in sys.path if "dist-packages" in path)}
@@ -257,7 +257,7 @@ def interpreter_files() -> list[str]:
 
 
 def importable(files: list[str]) -> list[str]:
-    """The entries of sys.path that lie within `files`."""
+    """Return the entries of sys.path that lie within `files`."""
     real = ((path, os.path.realpath(path)) for path in sys.path if path)
     return [path for path, at in real if any(at == tree or at.startswith(tree + "/") for tree in files)]
 

@@ -29,7 +29,7 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 
 
 def checked(result: int, what: str) -> int:
-    """The result of a C call. Raises OSError, which says what was tried, when it is negative."""
+    """Return the result of a C call. Raises OSError, which says what was tried, when it is negative."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")

@@ -84,7 +84,8 @@ _NUMBERS = {
 
 
 def allow_list(pid: int, without: Iterable[str] = ()) -> Program:
-    """The filter for a process that knows itself as `pid`. Calls that it does not name are refused with EPERM."""
+    """Return the filter for a process that knows itself as `pid`. Calls that it does not name are refused with
+    EPERM."""
     start: Program = [
         (_LOAD, 0, 0, 4),
         (_EQUAL, 1, 0, _ARCHITECTURE[MACHINE]),
