@@ -46,7 +46,7 @@ _PROVIDERS = {
         "xai",
     ),
 }
-"""What other libraries write before a model's name, with a colon."""
+"""The prefixes that other libraries write before a model's name, with a colon."""
 
 _MAX_DESCRIPTION_CHARS = 200
 

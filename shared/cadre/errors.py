@@ -16,7 +16,7 @@ CadreError
 │   ├── BlobMissing         a blob reference that the object store does not know
 │   └── TooLarge            a payload over the limit of the bus
 ├── ClientError             what a client of the gateway raises (`cadre.client.errors`)
-├── Fenced                  somebody else wrote to the journal first: fold again, decide again
+├── Fenced                  another writer was first: fold again, decide again
 ├── SetupError              the process cannot start as configured; its text says what to do
 │   ├── SpecError           a wrong agent spec
 │   │   ├── UnknownModel    it names a model that has no file
@@ -279,7 +279,7 @@ class ModelRefused(ModelError):
 
 
 class ExitCode(enum.IntEnum):
-    """What the exit code of a command says; documented in docs/cli.md."""
+    """The meaning of a command's exit code; documented in docs/cli.md."""
 
     OK = 0
     FAILED = 1
@@ -293,7 +293,7 @@ class ExitCode(enum.IntEnum):
 
 
 class CommandFailed(CadreError):
-    """What was asked for cannot be done. A command ends with `code` and the line `cadre: <message>`."""
+    """The command cannot do what it was asked to do. A command ends with `code` and the line `cadre: <message>`."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What the shell needs of the world, named by what it guarantees. `cadre.adapters` has the real ones."""
+"""The ports that the shell needs, named by what they guarantee. `cadre.adapters` has the real ones."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -58,20 +58,20 @@ class Journal(Protocol):
         `before` is the hash of that last entry, "" when it has none. `ends_timer` removes that timer of the run in
         the same write. `meanwhile` is called once, with the entry
         encoded and on its way: it need not arrive.
-        Raises Fenced when somebody else was first, OutcomeUnknown when no answer came.
+        Raises Fenced when another writer was first, OutcomeUnknown when no answer came.
         """
         ...
 
 
 class Bus(Protocol):
-    """At-least-once delivery of messages to whoever they are for."""
+    """At-least-once delivery of messages to their recipients."""
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
         """Store the message for its receiver.
 
-        `to` is the agent whose inbox a ToolResult, Report or Cancel is for. Whoever asks a model for a run hears of
-        its Cancel at once (`hints.cancel_hint`), which may be lost.
-        Sending the same id twice is harmless. Raises RetryableError.
+        `to` is the agent whose inbox a ToolResult, Report or Cancel is for. The process that asks a model for a run
+        hears of its Cancel at once (`hints.cancel_hint`), which may be lost. Sending the same id twice is harmless.
+        Raises RetryableError.
         """
         ...
 
@@ -97,7 +97,7 @@ class Bus(Protocol):
         ...
 
     async def interrupt(self, tree: str, run: str) -> None:
-        """Tell whoever works for the run at this moment that it has ended; it may be lost."""
+        """Inform the process that works for the run at this moment that the run has ended; the message may be lost."""
         ...
 
     async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
@@ -204,7 +204,7 @@ class Blobs(Protocol):
 
 
 class Effect(NamedTuple):
-    """How far a call with effects has come."""
+    """The progress of a call with effects."""
 
     claim: EffectClaim
     seq: int
@@ -214,10 +214,10 @@ class Effect(NamedTuple):
 
 
 class Effects(Protocol):
-    """Who runs a call with effects, and what came of it: at most one claim and one result per call."""
+    """The record of who runs a call with effects and what came of it: at most one claim and one result per call."""
 
     async def read(self, claim: EffectClaim) -> Effect | None:
-        """Return what stands in the place of this claim at this moment; None when nobody has claimed the call. Raises
+        """Return what is stored in the place of this claim at this moment; None if the call is unclaimed. Raises
         BusUnavailable, UnreadableMessage."""
         ...
 
@@ -237,12 +237,12 @@ class Tallies(Protocol):
     """Calls that several runs count together, for rules of policies: one value per tree, and per user and day."""
 
     async def read(self, tree: str, name: str) -> tuple[Tally | None, int]:
-        """Return the tally and its fence, never stale; None and 0 when there is none. Raises BusUnavailable,
+        """Return the tally and its fence, never stale; None and 0 if no tally exists. Raises BusUnavailable,
         UnreadableMessage."""
         ...
 
     async def write(self, tree: str, name: str, tally: Tally, fence: int) -> None:
-        """Replace the tally at `fence` (0: there is none). Raises Fenced, RetryableError."""
+        """Replace the tally at `fence` (0: none exists yet). Raises Fenced, RetryableError."""
         ...
 
 
@@ -270,15 +270,15 @@ class QuarantineRecord(
         "failures": "raised",
     },
 ):
-    """What is known of a message that came back too often; removed once its handling has ended in order."""
+    """A message that came back too often, and what is known of it; removed once its handling has ended in order."""
 
     v: Literal[1] = 1
     seq: int
-    """Where the message lies in the stream that holds the record too."""
+    """The sequence number of the message in the stream that also holds the record."""
     in_group: bool = False
-    """It is being handled under observation, perhaps beside other suspects of its process."""
+    """It is being handled under observation, perhaps together with other suspects of its process."""
     attempts_alone: int = 0
-    """Observed handlings that were begun with no other suspect beside it, since it last survived one."""
+    """Observed handlings that were begun without another suspect, since it last survived one."""
     late_crashes: int = 0
     """Handlings that outlived their observation, and were not ended in order."""
     failures: int = 0
@@ -289,11 +289,11 @@ class QuarantineStore(Protocol):
     """Keeps the records of suspects where they survive the processes that handle them."""
 
     async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
-        """Return the record and its fence, never stale; None when there is none. Raises RetryableError."""
+        """Return the record and its fence, never stale; None if no record exists. Raises RetryableError."""
         ...
 
     async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
-        """Replace the record at `fence` (0: there is none); returns the new fence. Raises Fenced, RetryableError."""
+        """Replace the record at `fence` (0: none exists yet); returns the new fence. Raises Fenced, RetryableError."""
         ...
 
     async def clear(self, tree: str, seq: int) -> None:
@@ -302,7 +302,7 @@ class QuarantineStore(Protocol):
 
 
 class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
-    """What a model answered."""
+    """A model's answer."""
 
     content: str = ""
     calls: list[RequestedCall] = []
@@ -310,7 +310,7 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     model: str = ""
     finish_reason: str = ""
     items: list[dict[str, Any]] = []
-    """What the endpoint gave beside the text and the calls: reasoning, what its own tools did, citations."""
+    """The endpoint's other items, besides the text and the calls: reasoning, what its own tools did, citations."""
     cached_tokens: int = 0
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
@@ -322,7 +322,7 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     first_seconds: float = 0.0
     """Seconds until the first piece of the answer came; 0 where it is not known."""
     context: int | None = None
-    """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
+    """Tokens that the endpoint takes, in and out together, if it reports them and the agent's spec does not."""
     endpoint: str = ""
     """The id of the endpoint and its model, to which `items` and `learned` belong."""
     learned: dict[str, Any] = {}
@@ -332,7 +332,7 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class FileIndex(Protocol):
-    """Which files the workspace of each tree has, as of this moment: reads are never stale."""
+    """An index of the files in each tree's workspace, as of this moment: reads are never stale."""
 
     async def read(self, tree: str, path: str) -> tuple[WorkspaceFile, int] | None:
         """The path's latest version and its fence; None when it never had one. Raises BusUnavailable."""
@@ -347,7 +347,7 @@ class FileIndex(Protocol):
         ...
 
     async def write(self, record: WorkspaceFile, fence: int) -> int:
-        """Put a version in the place of the one at `fence` (0: there is none); returns the new fence.
+        """Put a version in the place of the one at `fence` (0: none exists yet); returns the new fence.
 
         Raises Fenced, RetryableError.
         """
@@ -355,7 +355,7 @@ class FileIndex(Protocol):
 
 
 class OnText(Protocol):
-    """Told what a model writes, while it does."""
+    """Receives the text that a model writes, while it writes."""
 
     async def __call__(
         self, text: str, /, *, of_answer: bool = False, chunk: dict[str, Any] | None = None

@@ -17,7 +17,7 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
 
 OPEN_DOORS = ("openai", "a2a", "agui")
-"""What a gateway speaks beside the native API unless it is told otherwise: they need no further package."""
+"""The protocols that a gateway speaks in addition to the native API by default: they need no further package."""
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
 _AUTH_WAYS = ("keys", "oidc")
@@ -85,7 +85,7 @@ class Settings(LogSettings, frozen=True, kw_only=True):
     hang_seconds: Annotated[float, Meta(ge=0)] = 60.0
     """A process whose event loop does not turn for so long ends itself; 0: never."""
     clock_skew_seconds: Annotated[float, Meta(ge=1)] = 300.0
-    """How far this machine's clock may be off that of the NATS server, beyond which a service is not ready."""
+    """The largest difference between this machine's clock and the NATS server's; beyond it, a service is not ready."""
     concurrency: Annotated[int, Meta(ge=1)] = 256
     """Records that one service works on at once."""
     keep_days: Annotated[float, Meta(ge=0)] = 30.0
@@ -97,11 +97,11 @@ class Settings(LogSettings, frozen=True, kw_only=True):
     file_bytes: Annotated[int, Meta(ge=1)] = 16 * 1024 * 1024
     """The most bytes of one file in a workspace or in a tool's output."""
     notice_private: str = ""
-    """What notices may be sent to beside the public internet: `1` for all, or networks such as 10.1.0.0/16."""
+    """The private networks that notices may also be sent to: `1` for all, or networks such as 10.1.0.0/16."""
     prices: str = ""
     """A YAML file with the price of each model; without it budgets in cost cannot be kept."""
     beside: str = ""
-    """Of an agent that is a second revision with objects of its own beside the first: their name."""
+    """For an agent that is a second revision with its own objects next to those of the first: their name."""
 
     def __post_init__(self) -> None:
         addresses(self.nats_url)
@@ -112,10 +112,10 @@ class Settings(LogSettings, frozen=True, kw_only=True):
 
 
 class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process takes in over HTTP: `CADRE_HTTP_<FIELD>`."""
+    """The bounds on what one process takes in over HTTP: `CADRE_HTTP_<FIELD>`."""
 
     header_seconds: Annotated[float, Meta(ge=0.1)] = 10.0
-    """How long a connection may take to send the head of a request."""
+    """The longest that a connection may take to send the head of a request."""
     body_seconds: Annotated[float, Meta(ge=0.1)] = 30.0
     """In each such time a body brings 1 KiB for each second of it, or ends."""
     peer_connections: Annotated[int, Meta(ge=1)] = 1000
@@ -126,17 +126,17 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom the gateway lets in: `CADRE_<FIELD>`."""
+    """The settings for access to the gateway: `CADRE_<FIELD>`."""
 
     auth: str = ""
-    """`keys`: who has one; `oidc`: whom a provider knows; both with a comma. `off`: everybody, wherever it listens.
-    Left out: everybody, and it listens on loopback only."""
+    """`keys`: holders of a key have access; `oidc`: users of a provider have access; or both, with a comma. `off`:
+    everybody, wherever it listens. Left out: everybody, and it listens on loopback only."""
     admin_key: str = ""
     """A key that is an administrator's, to make the others with."""
     allowed_hosts: str = ""
-    """Names, with commas, that the gateway may be called by beside its addresses and private names."""
+    """Names, with commas, that the gateway may be called by in addition to its addresses and private names."""
     key_rate: Annotated[float, Meta(ge=0.01)] = 100.0
-    """Requests a second of a key that says none of its own."""
+    """Requests a second for a key that sets no rate."""
 
     def __post_init__(self) -> None:
         for way in self.auth.split(",") if self.auth else ():
@@ -148,7 +148,7 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def ways(self) -> frozenset[str]:
-        """Return how people and programs say who they are; empty: nobody is asked."""
+        """Return how people and programs say who they are; empty: no identification is required."""
         return frozenset(self.auth.split(",")).intersection(_AUTH_WAYS)
 
     def hosts(self) -> list[str]:
@@ -169,7 +169,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where traces go and what is in them: the standard variables of OpenTelemetry."""
+    """The settings for traces, their destination and their content: the standard variables of OpenTelemetry."""
 
     endpoint: str = ""
     """Whole URL for spans; empty: traces are exported nowhere."""
@@ -186,15 +186,15 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, str] = {}
     """Attributes of every resource."""
     sampler: str = _SAMPLERS[0]
-    """Which trees are sent."""
+    """The selection of trees that are sent."""
     sampler_ratio: float = 1.0
     """The share of trees that a sampler by ratio takes."""
     send: _Sending = "spans"
-    """When spans are sent: each as it ends, or a whole tree once it has ended (`CADRE_TRACES_SEND`)."""
+    """The time at which spans are sent: each as it ends, or a whole tree once it has ended (`CADRE_TRACES_SEND`)."""
 
 
 class MetricsSettings(TracingSettings, frozen=True, kw_only=True):
-    """Whether metrics are counted (`CADRE_METRICS`), and where they go beside /metrics, by the same variables."""
+    """The settings for metrics (`CADRE_METRICS`) and where they go in addition to /metrics, by the same variables."""
 
     on: bool = True
     interval: float = 60.0
@@ -204,9 +204,9 @@ class MetricsSettings(TracingSettings, frozen=True, kw_only=True):
 def read(kind: type[S], prefix: str, **options: object) -> S:
     """The settings struct `kind` from the environment; an option that is not None wins over its variable.
 
-    A field is read from the variable of its own name in capitals behind `prefix`, unless
-    `msgspec.field(name=…)` names another one. Numbers may have a `Meta(ge=…)`; what else a struct checks it
-    checks in its `__post_init__`. Raises SettingError with the name of the variable and what it should be.
+    A field is read from the variable `prefix` plus the field's name in capitals, unless `msgspec.field(name=…)` names
+    another one. Numbers may have a `Meta(ge=…)`; what else a struct checks it checks in its `__post_init__`. Raises
+    SettingError with the name of the variable and what it should be.
     """
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
@@ -246,7 +246,7 @@ def read_http_bounds() -> HttpBounds:
 
 
 def read_access_settings(**options: object) -> AccessSettings:
-    """Return whom the gateway lets in. Raises SettingError."""
+    """Return the settings for access to the gateway. Raises SettingError."""
     return read(AccessSettings, "CADRE_", **options)
 
 
@@ -365,7 +365,7 @@ def read_nats_sync() -> str:
 
 
 def read_doors() -> frozenset[str]:
-    """`CADRE_DOORS`: names of what a gateway speaks beside the native API; `none`: nothing else."""
+    """`CADRE_DOORS`: the protocols that a gateway speaks in addition to the native API; `none`: nothing else."""
     text = os.environ.get("CADRE_DOORS") or ",".join(OPEN_DOORS)
     return frozenset(name.strip() for name in text.split(",") if name.strip()) - {"none"}
 
@@ -398,12 +398,12 @@ def gateway_url_given() -> str | None:
 
 
 def gateway_key() -> str:
-    """`CADRE_API_KEY`: what the gateway is told by its clients; "" when they say nothing."""
+    """`CADRE_API_KEY`: the key that clients send to the gateway; "" if they send none."""
     return os.environ.get("CADRE_API_KEY", "")
 
 
 def use_gateway_key(key: str) -> None:
-    """Set the key that this process tells the gateway."""
+    """Set the key that this process sends to the gateway."""
     os.environ["CADRE_API_KEY"] = key
 
 
@@ -418,7 +418,7 @@ def prefer_nats(url: str) -> None:
 
 
 def preferred_nats() -> str | None:
-    """The NATS server that this process takes because nobody named one; None when the environment names another."""
+    """The NATS server that this process uses by default; None if the environment names another."""
     url = os.environ.get("CADRE_NATS_URL")
     return Settings().nats_url if url is None else url if url in _preferred else None
 

@@ -1,1 +1,1 @@
-"""What every kind of agent may use: steps, calls, budgets, answers, timers, the chat. Pure."""
+"""The building blocks of every kind of agent: steps, calls, budgets, answers, timers, the chat. Pure."""

@@ -1,4 +1,4 @@
-"""How far a run may go: deadlines and budgets, checked before each model call, and what children get of them.
+"""Bound a run: deadlines and budgets, checked before each model call, and the shares that children get of them.
 
 A budget is that of a run and all runs below it. Members called together share what is left evenly, so that
 a tree never goes beyond it by more than the calls in flight. What they leave over comes back with their reports, also
@@ -19,7 +19,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
 
 GRACE_SECONDS = 300.0
-"""How long a kind may leave things in order once a run's deadline or budget is used up."""
+"""The time that a kind has to leave things in order once a run's deadline or budget is used up."""
 
 MEGABYTE = 1 << 20
 """Bytes of one, where a budget counts them."""

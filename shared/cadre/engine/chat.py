@@ -1,6 +1,6 @@
-"""What the model reads: a run's memory as the messages of a chat completion.
+"""Render the model's input: a run's memory as the messages of a chat completion.
 
-A `Transcript` keeps what it has rendered, so that a step costs the same whatever came before it.
+A `Transcript` keeps what it has rendered, so the cost of a step does not grow with the steps before it.
 """
 
 import re
@@ -50,7 +50,7 @@ LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""
 
 _NO_NAME, _LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
-"""What the API refuses in a function's name, and the most characters of one."""
+"""The characters that the API refuses in a function's name, and the longest name that it takes."""
 
 _NEVER_THERE = (
     "\n\nYou were meant to have these too, but nothing offers them, so they cannot be called: {names}."
@@ -406,12 +406,12 @@ def _tool_call(call: CallState) -> dict[str, Any]:
 
 
 def _as_name(invented: str) -> str:
-    """Models invent names, which endpoints then refuse as they are; what was wrong with it is told with the call."""
+    """Models invent names, which endpoints then refuse as they are; the call says what was wrong with it."""
     return _NO_NAME.sub("_", invented)[:_LONGEST_NAME] or "_"
 
 
 def _call_id(call: CallState) -> str:
-    """The end of a call's id tells it from the others of its run, and the API takes no longer one."""
+    """The end of a call's id distinguishes it from the run's other calls, and the API takes no longer one."""
     return call.id[-LONGEST_CALL_ID:]
 
 

@@ -1,4 +1,4 @@
-"""What a run may owe the world: a model call, a timer, a message, the end of a call that nobody awaits."""
+"""The commands that a run may owe the world: a model call, a timer, a message, the end of an abandoned call."""
 
 import msgspec
 
@@ -35,10 +35,10 @@ class SetTimer(msgspec.Struct, frozen=True):
 
 
 class Revoke(msgspec.Struct, frozen=True):
-    """Nobody awaits this tool call any more: it is not to be begun, and to be stopped if it has been."""
+    """This tool call is no longer awaited: it must not begin, and must stop if it has begun."""
 
     result: ToolResult
-    """What its executor finds in place of an empty effect."""
+    """The result that its executor finds in place of an empty effect."""
 
     def effect(self, agent: str) -> EffectResult:
         """Return what settles the call of this agent before anybody has claimed it."""
@@ -71,9 +71,9 @@ class Send(msgspec.Struct, frozen=True):
     message: Task | ToolCall | CodeCall | Report | Cancel
     to: str | None = None
     with_summary: bool = False
-    """Of a Report: its text tells how the work was done as well."""
+    """For a Report: its text also describes how the work was done."""
     prompts: str = ""
-    """Of a Report: `blob:` reference of the prompts that its text is rendered from; "" for those at hand."""
+    """For a Report: `blob:` reference of the prompts that render its text; "" for the worker's current ones."""
 
 
 Command = CallModel | SetTimer | Send | Revoke

@@ -1,4 +1,4 @@
-"""What an agent expects of its team, held against what the team is: the common part, and that of its kind."""
+"""Compare what an agent expects of its team with what the team is: the common part, and that of its kind."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -50,7 +50,7 @@ class Draft:
     def __init__(self, run: Run, arrival: Arrival, tap: Tap | None = None) -> None:
         self.run, self.arrival = run, arrival
         self.events: list[ev.AnyEvent] = []
-        """What has been decided so far."""
+        """The events decided so far."""
         self.asked = run.model
         """The model call that was in flight as the arrival came."""
         self.is_over = False
@@ -127,7 +127,7 @@ class Draft:
         approved: bool = False,
         may_repeat: bool = False,
     ) -> None:
-        """Make calls in the step in work: each is checked, and made, held for approval or refused by itself. Once the
+        """Make calls in the step in work: each is checked separately, and made, held for approval or refused. Once the
         kind has decided, `Kind.settled` gets those of which all were refused.
 
         Args:
@@ -177,7 +177,7 @@ class Draft:
         )
 
     def drop(self, reason: str) -> None:
-        """Give up all open calls of the step in work: whoever works at them is told to stop."""
+        """Give up all open calls of the step in work: their workers are asked to stop."""
         for call in self.run.open_calls():
             self.emit(ev.CallDropped(call=call.id, reason=reason))
 
@@ -253,7 +253,8 @@ class Draft:
             name: what the question is called.
             question: its text.
             expires_at: Unix seconds; None: the question waits for ever.
-            arguments: what it is about. `calls` in it (name and arguments of each) may be edited by the decision.
+            arguments: the subject of the question. `calls` in it (name and arguments of each) may be edited by the
+            decision.
         """
         run = self.run
         made = len(run.current.calls) if run.current is not None else 0
@@ -292,7 +293,7 @@ class Draft:
         self.stop(_ENDS.get(error.code, "error"), found, error)
 
     def settle_closed(self) -> bool:
-        """Have the kind decide what follows from calls that have all ended at once. Return False if there are none."""
+        """Have the kind decide what follows from calls that have all ended at once. Return False without such calls."""
         if self.is_over or not self._closed:
             return False
         ids = self._closed.pop(0)

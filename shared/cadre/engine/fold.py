@@ -1,6 +1,6 @@
 """From events to state: `apply` takes a run one event further, `fold` takes it through a journal.
 
-`apply` changes the run in place: whoever folded it owns it. That keeps the cost of a step independent
+`apply` changes the run in place: the code that folded it owns it. That keeps the cost of a step independent
 of how many came before.
 """
 
@@ -391,7 +391,7 @@ def _request_cancel(run: Run, event: ev.CancelRequested, n: int, at: float) -> N
 
 
 def _pay_late(run: Run, event: ev.RecordIgnored, n: int, at: float) -> None:
-    """What a run has used is told with its end, and stays as it was told."""
+    """The usage of a run is reported with its end and does not change afterwards."""
     if run.phase is not Phase.DONE:
         run.usage += event.usage
         run.unpriced = run.unpriced or ((event.model or "the model") if event.unpriced else None)
@@ -429,7 +429,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.WaitStarted: _begin_wait,
     ev.WaitFinished: _end_wait,
 }
-"""What each common event makes of the run, beside a model's answer."""
+"""The effect of each common event on the run, except for a model's answer."""
 
 
 def partial_result_of(run: Run) -> str | None:

@@ -1,4 +1,4 @@
-"""What an agent consists of as a Mermaid flowchart: its model, its tools and members, and what leads to an answer."""
+"""Draw an agent as a Mermaid flowchart: its model, its tools and members, and what leads to an answer."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,8 +14,8 @@ def agent_graph(
 ) -> Iterator[str]:
     """The lines of the flowchart of an agent whose model decides what is done next.
 
-    `doing` tells what the model is asked for, `before` are lines in the place of the arrow from the task, and `calls`
-    is the node that its calls are made from.
+    `doing` says what the model is asked for, `before` are lines in the place of the arrow from the task, and `calls` is
+    the node that its calls are made from.
     """
     yield "flowchart TD"
     yield from before if before is not None else [f"    task([task]) --> {MODEL}"]

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class StepAccount(NamedTuple):
-    """What a step did beside single calls, in texts: for the model, for summaries, reports and memories."""
+    """The account of a step's work besides single calls: for the model, for summaries, reports and memories."""
 
     name: str
-    """What it is, as a heading: `Code`."""
+    """The name of the work, as a heading: `Code`."""
     text: str
     """The work of the step; calls within it are not listed separately, unless `with_calls` says so."""
     written: str
-    """The same as the model reads it in place of its own prose."""
+    """The same as the model reads it in place of its prose."""
     seen: str | None
-    """What came of it."""
+    """The outcome."""
     nothing: str
-    """What the model reads where nothing came of it."""
+    """The text that the model reads when there is no outcome."""
     with_calls: bool = False
     """The step's calls are no part of it: the model reads of them as well."""
 
@@ -95,8 +95,8 @@ class Absent(NamedTuple):
 
 
 class Kind(ABC):
-    """How one kind of agent works, with a default for all but how it begins, what follows from an answer, what follows
-    a step, and what its model is asked. Pure: one object for all runs, which knows a run by what it is given.
+    """The behavior of one kind of agent, with a default for all but how it begins, what follows from an answer, what
+    follows a step, and what its model is asked. Pure: one object for all runs, which knows a run by what it is given.
 
     A kind decides by the methods of a draft, and keeps state in `run.own` and `run.current.own`, which its `fold`
     alone changes: all common state is changed by the common fold.
@@ -110,8 +110,8 @@ class Kind(ABC):
     # --- before anything runs
 
     def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
-        """Return what its section expects of tools, members and tasks. By default nothing, and its model reads whatever
-        a task gives."""
+        """Return what its section expects of tools, members and tasks. By default it expects nothing, and its model
+        reads everything that a task gives."""
         return AgentContract()
 
     def graph(self, spec: AgentSpec) -> Iterator[str]:
@@ -160,8 +160,8 @@ class Kind(ABC):
         """Return True if the kind sees to the end of the run itself; False: the run ends with this error at once.
 
         The error's code says why: `max-steps`, the steps are used up; `no-answer`, the model gives no answer to
-        `draft.asked` however often it is asked; `cancelled`, somebody wants the end, which is asked once, and not at
-        all if they want it at once; `deadline` and `budget`, a bound is reached. Behind a bound `draft.begin_grace`
+        `draft.asked` however often it is asked; `cancelled`, a person wants the run to end, which is asked once, or not
+        at all if it is to end at once; `deadline` and `budget`, a bound is reached. Behind a bound `draft.begin_grace`
         gives the run GRACE_SECONDS to leave things in order; it is asked again behind them (`run.grace`).
         """
         return False
@@ -196,7 +196,7 @@ class Kind(ABC):
         return None
 
     def account(self, own: KindStep) -> StepAccount | None:
-        """Return what a step of this kind did beside single calls, if anything."""
+        """Return what a step of this kind did in addition to single calls, if anything."""
         raise TypeError(
             f"{type(self).__name__} has steps with nothing but calls, and no {type(own).__name__}"
         )
@@ -237,7 +237,7 @@ def kind_of(run: Run) -> Kind:
 
 
 def account_of(step: ActionStep) -> StepAccount | None:
-    """Return what the step did beside single calls; a step may come from a run of another kind."""
+    """Return what the step did in addition to single calls; a step may come from a run of another kind."""
     if step.own is None:
         return None
     name = str(type(step.own).__struct_config__.tag)
@@ -245,10 +245,10 @@ def account_of(step: ActionStep) -> StepAccount | None:
 
 
 class Editable(NamedTuple):
-    """What a person may edit of a run now."""
+    """The part of a run that a person may edit now."""
 
     name: str
-    """What it is called over HTTP: `queue` or `plan`."""
+    """Its name over HTTP: `queue` or `plan`."""
     version: int
     """Counts up with every change, also those that the run makes itself: an edit names the one that it is based on."""
     state: Any

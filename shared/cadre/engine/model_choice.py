@@ -1,4 +1,4 @@
-"""Which of an agent's models a call is made to: the first, or after its failure the fallbacks in their order.
+"""Choose the model for a call: the agent's first, or after its failure the fallbacks in their order.
 
 A run stays with the model that it came to for some minutes: an endpoint that is out would otherwise cost each step
 all its tries. Then the first model is asked again. The order goes round, so each model is tried once for one call.
@@ -12,7 +12,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
 
 FIRST_AGAIN_SECONDS = 300.0
-"""How long a run stays with a fallback before a new call goes to the first model again."""
+"""The time that a run stays with a fallback before a new call goes to the first model again."""
 
 
 def asked_model(run: Run) -> ModelSpec:
@@ -27,7 +27,7 @@ def model_at(model: ModelSpec, fallback: int) -> ModelSpec:
 
 
 def spec_as_asked(run: Run) -> AgentSpec:
-    """The agent's spec with the model that is asked at this moment in the first one's place."""
+    """The agent's spec, with the model that is asked at this moment in the place of the first."""
     assert run.spec is not None
     asked = asked_model(run)
     return run.spec if asked is run.spec.model else msgspec.structs.replace(run.spec, model=asked)

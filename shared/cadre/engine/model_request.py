@@ -1,4 +1,4 @@
-"""What a model is asked: one chat completion, in the terms of the OpenAI API, with the items of earlier answers."""
+"""Build the model's request: one chat completion, in the terms of the OpenAI API, with the items of earlier answers."""
 
 from typing import Any, Literal
 
@@ -29,12 +29,12 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     max_tokens: int | None = None
     """Of the answer, where it is to be shorter than the agent allows."""
     native_tools: bool = True
-    """The tools that the endpoint runs by itself are on offer too."""
+    """True if the tools that the endpoint runs are offered too."""
     fallback: int = 0
-    """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
+    """The index of the model that is asked: 0 is the agent's first, n the nth of its fallbacks."""
     raw: dict[str, Any] | None = None
-    """The body as somebody else's program wrote it: it is sent as it is, under the agent's own model, and the answer
-    comes back whole (`ModelReply.raw`). `messages` are those in it; all else here does not count."""
+    """The body as another program wrote it: it is sent unchanged, under the agent's own model, and the answer comes
+    back whole (`ModelReply.raw`). `messages` are those in it; all else here does not count."""
     api: Literal["chat", "responses"] = "chat"
     """Of `raw`: the API that its form is of."""
     learned: dict[str, dict[str, Any]] = {}

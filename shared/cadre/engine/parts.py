@@ -1,5 +1,4 @@
-"""What a task says of its run in place of the agent: fields of the spec, the values of its variables, and functions of
-the caller."""
+"""Apply a task's settings to its run: fields of the spec, values of its variables, and functions of the caller."""
 
 from typing import Any, TypeVar
 
@@ -60,7 +59,7 @@ def as_tasked(run: Run, arrival: Arrival) -> Arrival:
 
 
 def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -> Arrival:
-    """The arrival with the function by which the model says what it is going to use, where policies ask for that."""
+    """Return the arrival with the function by which the model plans its tools, if policies ask for that."""
     spec = arrival.spec if begins else run.spec
     above = task.standing.policies if task is not None and task.standing is not None else []
     if spec is None or not asks_for_plan([spec.policies, *above]):
@@ -72,7 +71,7 @@ def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -
 
 
 def is_callers(run: Run, name: str) -> bool:
-    """Return whether the tool is a function of whoever started the run."""
+    """Return whether the tool is a function of the run's caller."""
     return run.task is not None and any(tool.name == name for tool in run.task.terms.tools)
 
 

@@ -1,7 +1,7 @@
-"""What a run asks of the memory service: memories before its first model call, and to keep what it did and found.
+"""Build a run's requests to the memory service: recall before its first model call, and storage of its results.
 
-Each is a tool call like any other, so a kill on either side loses nothing, and the journal keeps what came of it: a
-replay sees the same memories, whatever the service would say by then.
+Each is a tool call like any other, so a kill on either side loses nothing, and the journal keeps the outcome: a replay
+sees the same memories even if the service would answer differently by then.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from cadre.spec.agent import AgentSpec
 
 
 class _Found(msgspec.Struct):
-    """What the tool `recall` answers, as far as a run reads it."""
+    """The answer of the tool `recall`, as far as a run reads it."""
 
     hits: list[Memory]
     degraded: bool = False
@@ -69,7 +69,7 @@ def _with_room(run: Run, found: list[Memory]) -> list[Memory]:
 
 
 def origin_of(run: Run, spec: AgentSpec) -> Origin:
-    """For whom the run asks the memory service."""
+    """Return the origin under which the run asks the memory service."""
     given = run.task.origin if run.task is not None and run.task.origin is not None else Origin()
     return Origin(
         user=given.user,
@@ -119,7 +119,7 @@ def to_remember(run: Run, since: int) -> list[ToolCall]:
 
 
 def _finished(run: Run, since: int) -> list[ActionStep]:
-    """The latest steps first looked at: what earlier entries have finished is none of theirs."""
+    """Return the steps since entry `since`, in order: earlier entries have accounted for the others."""
     found: list[ActionStep] = []
     for step in reversed(run.steps):
         if isinstance(step, ActionStep):

@@ -1,4 +1,4 @@
-"""The waits of a run that end by the clock: each a message schedule of its own, named here and nowhere else."""
+"""The waits of a run that end by the clock: each is a separate message schedule, named only here."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -80,7 +80,7 @@ def call_of(timer: str, kind: str) -> str | None:
 
 
 def kind_wait_of(run: Run, timer: str) -> str | None:
-    """The wait of the agent's kind that the timer is about; None when there is none (any more)."""
+    """The wait of the agent's kind that the timer is about; None if it does not wait (any more)."""
     name = call_of(timer, "kind")
     return name if name in run.waits else None
 

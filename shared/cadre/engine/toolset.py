@@ -1,4 +1,4 @@
-"""What an agent's model may call: the live registry, narrowed to what the spec names."""
+"""The tools that an agent's model may call: the live registry, narrowed to what the spec names."""
 
 from collections.abc import Iterable
 

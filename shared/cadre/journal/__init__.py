@@ -1,1 +1,1 @@
-"""What is written down about a run, for ever: events, the state that they fold into, what can arrive."""
+"""The permanent record of a run: events, the state that they fold into, what can arrive."""

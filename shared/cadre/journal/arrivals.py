@@ -1,4 +1,4 @@
-"""What can arrive at a run: the records of its inbox, and what its own model call came to."""
+"""Define what can arrive at a run: the records of its inbox, and the outcome of its own model call."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ class Toolset(msgspec.Struct, frozen=True):
     checks_with_calls: list[str] = []
     """Tools that check answers and take the calls of the run as well."""
     with_files: "Toolset | None" = None
-    """What holds instead in a run that began with files; None: the same."""
+    """The tool set that holds instead in a run that began with files; None: the same."""
 
 
 class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +42,9 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: str = ""
     seconds: float = 0.0
     unpriced: bool = False
-    """Nobody told what this model costs."""
+    """True if the price of this model is unknown."""
     items: list[dict[str, Any]] = []
-    """What the endpoint gave beside the text and the calls: reasoning, what its own tools did, citations."""
+    """The endpoint's other items, besides the text and the calls: reasoning, what its own tools did, citations."""
     cached_tokens: int = 0
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
@@ -58,9 +58,9 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     worker: str = ""
     """The replica that made the call."""
     context: int | None = None
-    """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
+    """Tokens that the endpoint takes, in and out together, if it reports them and the agent's spec does not."""
     endpoint: str = ""
-    """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
+    """The id of the endpoint and its model, to which `items` and `learned` belong; "" without either."""
     learned: dict[str, Any] = {}
     """Keys of its profile (`cadre.spec.model.Profile`) that refusals have taught."""
     raw: dict[str, Any] | None = None
@@ -120,7 +120,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     prefix: list[Step] = []
     """Steps of the run that the task forks."""
     problem: str = ""
-    """Why the task cannot begin."""
+    """The reason why the task cannot begin."""
     decided_by: str = ""
     """Name of the kind that decides it, for a run that is decided again; "": as the spec says."""
     kind_version: int = 0
@@ -128,7 +128,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
     """Of the service's spec and prompts: taken over by a run that begins now."""
     prompts: str = ""
-    """`blob:` reference of the service's prompts: taken over likewise."""
+    """`blob:` reference of the service's prompts: taken over in the same way."""
     others: dict[Span, list[TalliedCalls]] = {}
     """Calls of other runs that rules count, by what they are counted over."""
     sums: dict[str, float] = {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an entry accounts for, as far as its events do not copy it."""
+    """The arrival that an entry accounts for, as far as its events do not copy it."""
 
     type: str
     """Name of the arrival's class."""

@@ -44,7 +44,7 @@ class WaitStarted(JournalEvent, frozen=True, tag="wait.started"):
 
 
 class WaitFinished(JournalEvent, frozen=True, tag="wait.finished"):
-    """The wait is over; what follows from it is told beside it."""
+    """The wait is over; the events next to it say what follows."""
 
     name: str
     signal: str | None = None
@@ -60,7 +60,7 @@ class GraceStarted(JournalEvent, frozen=True, tag="grace.started"):
 
 
 class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
-    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are asked too."""
+    """A person wants the run to end: once it has made up for what it did, or `now`. Its open children are asked too."""
 
     reason: str = ""
     sender: str = ""
@@ -89,7 +89,7 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
     revision: str = ""
     """Of the agent, as it began the run: 12 hex digits over its spec and its prompts."""
     prompts: str = ""
-    """`blob:` reference of the prompts that the run keeps; "" where they are those of whoever works on it."""
+    """`blob:` reference of the prompts that the run keeps; "" if they are those of the worker."""
 
 
 class MemoryAsked(JournalEvent, frozen=True, tag="memory.asked"):
@@ -101,12 +101,12 @@ class MemoryAsked(JournalEvent, frozen=True, tag="memory.asked"):
 
 
 class MemoryRecalled(JournalEvent, frozen=True, tag="memory.recalled"):
-    """What the run knows from earlier work; `error` when it begins without."""
+    """The run has its memories of earlier work; `error` when it begins without."""
 
     call: str
     memories: list[Memory] = []
     degraded: str = ""
-    """Why the search was not as good as it could be."""
+    """The reason why the search was not as good as it could be."""
     error: ErrorInfo | None = None
     executor: str = ""
     seconds: float = 0.0
@@ -114,7 +114,7 @@ class MemoryRecalled(JournalEvent, frozen=True, tag="memory.recalled"):
 
 
 class ToolsetChanged(JournalEvent, frozen=True, tag="toolset.changed"):
-    """What the model may call from now on, as the registry had it."""
+    """The model may call these tools from now on, as the registry had them."""
 
     tools: list[ToolCard]
     members: list[AgentCard]
@@ -136,15 +136,15 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     postponed: Postponed | None = None
     """Of a summary: the call that it makes room for."""
     fallback: int = 0
-    """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
+    """The index of the model that is asked: 0 is the agent's first, n the nth of its fallbacks."""
     model: str = ""
     """Name of the model that is asked, where another was asked before."""
     reason: str = ""
-    """Why the model that was asked before is not asked again."""
+    """The reason why the model that was asked before is not asked again."""
 
 
 class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
-    """What the model said, the calls that it asks for as it wrote them, and the tokens that its endpoint lists."""
+    """The model has answered: its text, the calls as it wrote them, and the tokens that its endpoint lists."""
 
     step: int
     purpose: str = "act"
@@ -157,9 +157,9 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     seconds: float = 0.0
     context: int | None = None
     unpriced: bool = False
-    """Nobody told what this model costs."""
+    """True if the price of this model is unknown."""
     items: list[dict[str, Any]] = []
-    """What the endpoint gave beside the text and the calls: reasoning, what its own tools did, citations."""
+    """The endpoint's other items, besides the text and the calls: reasoning, what its own tools did, citations."""
     cached_tokens: int = 0
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
@@ -173,7 +173,7 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     worker: str = ""
     """The replica that made the call; "" where it is that of the answer before."""
     endpoint: str = ""
-    """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
+    """The id of the endpoint and its model, to which `items` and `learned` belong; "" without either."""
     learned: dict[str, Any] = {}
     """Keys of its profile (`cadre.spec.model.Profile`) that refusals have taught."""
     raw: dict[str, Any] | None = None
@@ -239,11 +239,11 @@ class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
     feedback: str = ""
     sender: str = ""
     name: str | None = None
-    """What is called instead, when that was corrected."""
+    """The name that is called instead, if it was corrected."""
     arguments: dict[str, Any] | None = None
-    """What it is called with, when that was corrected."""
+    """The arguments of the call, if they were corrected."""
     edits: list[CallEdit] = []
-    """What was changed about the calls that a question proposed."""
+    """The changes to the calls that a question proposed."""
     know: list[str] = []
     """Arguments whose values the run's policies know from here on."""
     trace: str | None = None
@@ -267,7 +267,7 @@ class PolicyDecided(JournalEvent, frozen=True, tag="policy.decided"):
     """By argument: where its value first stood (`task`, `trusted` …), the call that brought it, and the place in that
     call's result."""
     facts: dict[str, float] = {}
-    """What was known from outside of this run's journal: counts and sums."""
+    """The figures known from outside of this run's journal: counts and sums."""
 
 
 class ToolsPlanned(JournalEvent, frozen=True, tag="tools.planned"):
@@ -294,7 +294,7 @@ class DelegateStarted(JournalEvent, frozen=True, tag="delegate.started"):
     budget: Budget | None = None
     """The child's share of what this run had left."""
     passes: Passed | None = None
-    """What its policies may take from this run; None: nothing."""
+    """The part of this run that its policies may use; None: nothing."""
 
 
 class CallRefused(JournalEvent, frozen=True, tag="call.refused"):
@@ -319,9 +319,9 @@ class ToolAnswered(JournalEvent, frozen=True, tag="tool.answered"):
     """That are in an output which was cut."""
     executor: str = ""
     seconds: float = 0.0
-    """How long the executor was at it."""
+    """The time that the executor worked on it."""
     started_at: float | None = None
-    """When it began, by its own clock (Unix seconds); None where that was not told."""
+    """The time at which it began, by its own clock (Unix seconds); None if it was not reported."""
     note: str = ""
     """A note on the output for the model, such as that it does not fit the tool's return hint."""
 
@@ -354,7 +354,7 @@ class CallTimedOut(JournalEvent, frozen=True, tag="call.timed_out"):
 
 
 class CallDropped(JournalEvent, frozen=True, tag="call.dropped"):
-    """An open call is given up, because nobody needs its answer any more."""
+    """An open call is given up, because its answer is no longer needed."""
 
     call: str
     reason: str
@@ -363,7 +363,7 @@ class CallDropped(JournalEvent, frozen=True, tag="call.dropped"):
 class DelegateFinished(JournalEvent, frozen=True, tag="delegate.finished"):
     """The member's Report. `usage` counts its whole tree; `text` is what the manager's model reads.
 
-    After `call.timed_out` it tells what the member has used, and nothing else of it counts.
+    After `call.timed_out` it only reports what the member has used; nothing else in it counts.
     """
 
     call: str
@@ -388,12 +388,12 @@ class AnswerProposed(JournalEvent, frozen=True, tag="answer.proposed"):
 
 
 class AnswerChecked(JournalEvent, frozen=True, tag="answer.checked"):
-    """One check is over. What follows from the last of them, the end or another step, is told beside it."""
+    """One check is over. The events next to the last check say what follows from it: the end, or another step."""
 
     call: str
     check: str
     problem: str = ""
-    """Why the answer has not passed it; "" when it has."""
+    """The reason why the answer has not passed it; "" when it has."""
 
 
 class StepStarted(JournalEvent, frozen=True, tag="step.started"):
@@ -401,7 +401,7 @@ class StepStarted(JournalEvent, frozen=True, tag="step.started"):
 
     step: int
     name: str = ""
-    """What the agent's kind calls it."""
+    """The name that the agent's kind gives it."""
     attempt: int = 1
 
 
@@ -426,7 +426,7 @@ class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):
     model: str = ""
     """Name of the model that gave that answer."""
     unpriced: bool = False
-    """Nobody told what this model costs."""
+    """True if the price of this model is unknown."""
 
 
 class RunFinished(JournalEvent, frozen=True, tag="run.finished"):
@@ -440,7 +440,7 @@ class RunFinished(JournalEvent, frozen=True, tag="run.finished"):
 
 
 class MessageReceived(JournalEvent, frozen=True, tag="message.received"):
-    """What a person says to the run; its model reads it with the next call that begins."""
+    """A person has sent the run a message; its model reads it with the next call that begins."""
 
     text: str
     mode: MessageMode = "append"

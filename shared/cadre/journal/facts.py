@@ -1,4 +1,4 @@
-"""What a run knows of the values that it has met, for the rules of its policies: kept only in runs that have some."""
+"""Keep what a run knows of the values that it has met, for the rules of its policies: only runs with policies do."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from cadre.protocol.policy import PassedValue
 
 
 class ValuePlace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a value stands in the result of a call."""
+    """The place of a value in the result of a call."""
 
     call: str
     tool: str
@@ -27,7 +27,7 @@ class HeardText(msgspec.Struct, kw_only=True, omit_defaults=True):
     tool: str
     text: str
     starts: list[int]
-    """Where the text of each field begins."""
+    """The offsets at which the text of each field begins."""
     paths: list[str]
     """The path of each field."""
     named: bool = False
@@ -35,7 +35,7 @@ class HeardText(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class WrittenText(msgspec.Struct, frozen=True):
-    """What a call of the run has written outside, normalized."""
+    """A text that a call of the run has written outside, normalized."""
 
     before: int
     """The number of results until then."""
@@ -49,14 +49,14 @@ class CountedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     does: str = ""
     amount: float = 0.0
     at: float = 0.0
-    """When it was decided on, in Unix seconds."""
+    """The time of the decision, in Unix seconds."""
 
 
 class MetValues(msgspec.Struct, kw_only=True, omit_defaults=True):
     """All of it."""
 
     asked: list[str] = []
-    """What people wrote, normalized."""
+    """The texts that people wrote, normalized."""
     given: set[str] = set()
     """Whole values that people gave, normalized."""
     listed: set[str] = set()

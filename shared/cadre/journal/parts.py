@@ -10,7 +10,7 @@ from cadre.protocol.usage import Usage
 
 
 class SandboxTurn(NamedTuple):
-    """What a sandbox has done of a piece of work since the run last gave it something."""
+    """The work that a sandbox has done since the run last gave it something."""
 
     number: int
     instance: str
@@ -23,19 +23,19 @@ class PieceOfWork(NamedTuple):
     id: str
     """Names it within its run."""
     name: str = ""
-    """What it is, in a word or two; "" leaves the name as it was."""
+    """Its name, in a word or two; "" leaves the name as it was."""
     state: Literal["queued", "open", "ok", "failed", "dropped"] = "open"
     text: str = ""
-    """What is to be done; "" leaves that as it was."""
+    """The work to do; "" leaves that as it was."""
     result: Any = None
     error: ErrorInfo | None = None
     began_at: float = 0.0
     """Unix seconds; 0 where the time of the entry holds."""
     ended_at: float = 0.0
-    """By the clock of whoever did it, where that tells; 0 otherwise."""
+    """By the clock of the process that did it, if that reports it; 0 otherwise."""
     key: str = ""
-    """What tells the id of its span, once it has ended, from those of other spans of the step: it must never change. ""
-    where the trace has no span of it."""
+    """The part of its span's id, once it has ended, that distinguishes it from other spans of the step: it must never
+    change. "" where the trace has no span of it."""
     encloses: bool = False
     """Its span is there from its beginning, with an id that follows from its `id` and `key` alone; the calls that begin
     until it ends are its own, and hang below it. A run has one such piece at a time."""
@@ -43,7 +43,7 @@ class PieceOfWork(NamedTuple):
     tool: str = ""
     """Name of the part that does it, as metrics count it once it is over; "" where they do not."""
     seconds: float = 0.0
-    """How long that took."""
+    """The time that it took."""
     replaces: bool = False
     """All work of the run that is queued is dropped by it."""
 
@@ -58,7 +58,7 @@ class Mark(NamedTuple):
 
     name: str
     key: str
-    """What tells its id from those of other spans of the step: it must never change."""
+    """The part of its id that distinguishes it from other spans of the step: it must never change."""
     step: int
     text: str = ""
     """Exported where content is."""
@@ -68,7 +68,7 @@ class Description(NamedTuple):
     """The meaning of a kind's own event for readers that know nothing of the kind."""
 
     doing: str | None = None
-    """What the run does from now on; "" for nothing in particular, None where the event does not change that."""
+    """The activity of the run from now on; "" for nothing in particular, None where the event does not change that."""
     lines: Sequence[str] = ()
     work: Sequence[PieceOfWork] = ()
     marks: Sequence[Mark] = ()
@@ -102,21 +102,21 @@ class RequestedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     arguments: str | dict[str, Any]
     error: ErrorInfo | None = None
-    """The reason why it is not made, whatever it says: it came broken, or its values may not be passed on."""
+    """The reason why it is not made, regardless of its content: it came broken, or its values may not be passed on."""
 
 
 class KindState(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
-    """What one kind of agent keeps of a run beside the common state; its tag is the kind's name."""
+    """The state that one kind of agent keeps of a run in addition to the common state; its tag is the kind's name."""
 
     tokens: int = 0
-    """Estimated tokens of what the model reads of it beside the steps: an upper bound, which the kind's fold keeps."""
+    """Estimated tokens of what the model reads of it besides the steps: an upper bound, kept by the kind's fold."""
     not_undone: list[str] = []
-    """What the run has done, or may have done, and not made up for, in words for a person. A run that ends badly names
-    it. The kind's fold keeps it."""
+    """The effects that the run has had, or may have had, and has not made up for, in words for a person. A run that
+    ends badly names it. The kind's fold keeps it."""
 
 
 class KindStep(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
-    """What one kind of agent keeps of an action step beside its calls; its tag is the kind's name."""
+    """The part of an action step that one kind of agent keeps in addition to its calls; its tag is the kind's name."""
 
     def lines(self) -> Sequence[str]:
         """Return what it means to a person, in lines."""

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     AnyKindState = KindState  # at run time, `unions.close` sets it
 
 SUMMARY = "summary"
-"""Why a model is asked: for a summary of earlier steps that have no room in its context any more. All other purposes
-are the words of the agent's kind (`Kind.purposes`)."""
+"""The purpose of a model call for a summary of earlier steps that no longer fit in the model's context. All other
+purposes are the words of the agent's kind (`Kind.purposes`)."""
 
 
 class Phase(enum.Enum):
-    """What a run is about at the moment."""
+    """The present activity of a run."""
 
     NEW = "new"
     """No task yet."""
@@ -48,11 +48,11 @@ class Postponed(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What stands for the first steps of a run when its model reads them."""
+    """A summary that stands for the first steps of a run when its model reads them."""
 
     text: str
     covers: int
-    """How many of the steps; the task among them is still read as it is."""
+    """The number of steps that it covers; the task among them is still read as it is."""
     step: int
     attempt: int
     """Of the model call that wrote it."""
@@ -67,7 +67,7 @@ class Recalling(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int
     at: float
     due: float
-    """When the run begins without an answer (Unix seconds)."""
+    """The time at which the run begins without an answer (Unix seconds)."""
 
 
 class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -115,7 +115,7 @@ class ModelInFlight(msgspec.Struct, kw_only=True):
 
 
 class Deferral(msgspec.Struct, kw_only=True):
-    """Why and until when the run waits for its model endpoint."""
+    """A wait of the run for its model endpoint: its reason and its end."""
 
     timer: str
     until: float
@@ -124,18 +124,18 @@ class Deferral(msgspec.Struct, kw_only=True):
     step: int
     attempt: int
     at: float = 0.0
-    """When the wait began."""
+    """The time at which the wait began."""
     cause: str = ""
     """The inbox record whose model call was put off, and whose worker sees to the timer."""
     postponed: Postponed | None = None
 
 
 class ModelChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Which of its agent's models a run asks, once the first one has failed it; 0 is the first, n its nth fallback."""
+    """The model that a run asks once the first one has failed it; 0 is the agent's first, n its nth fallback."""
 
     fallback: int = 0
     at: float = 0.0
-    """When the run came to it (Unix seconds)."""
+    """The time at which the run changed to it (Unix seconds)."""
     first: int = 0
     """The model that the call in work was made to at first: the order goes round to it."""
     tries_before: int = 0
@@ -152,7 +152,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Repeated(msgspec.Struct, kw_only=True):
-    """How often in a row one call had one outcome; both as digests."""
+    """The number of times in a row that one call had one outcome; both as digests."""
 
     outcome: str
     times: int = 1
@@ -161,7 +161,7 @@ class Repeated(msgspec.Struct, kw_only=True):
 
 
 class Revoked(msgspec.Struct, kw_only=True):
-    """A call that was sent and whose answer nobody awaits any more: whoever works at it is told to stop."""
+    """A call that was sent and whose answer is no longer awaited: its worker is asked to stop."""
 
     call: str
     name: str
@@ -171,11 +171,11 @@ class Revoked(msgspec.Struct, kw_only=True):
     reason: str
     round: int = 0
     resumes: Resumption | None = None
-    """What it would have gone on from, of a call that was unfinished: its executor is told to leave things in order."""
+    """The point that an unfinished call would have gone on from: its executor is asked to leave things in order."""
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """How a run has ended."""
+    """The result of a run that has ended."""
 
     state: RunState
     output: Any = None
@@ -187,7 +187,7 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """The state of a run: all that its journal tells."""
+    """The state of a run: everything that its journal says."""
 
     id: str
     tree: str
@@ -203,7 +203,7 @@ class Run(msgspec.Struct, kw_only=True):
     revision: str = ""
     """Of the agent, as of the run's beginning."""
     prompts: str = ""
-    """`blob:` reference of the prompts that it began with; "" when nobody has kept them."""
+    """`blob:` reference of the prompts that it began with; "" if they were not kept."""
     task: Task | None = None
     tools: dict[str, ToolCard] = {}
     members: dict[str, AgentCard] = {}
@@ -234,15 +234,15 @@ class Run(msgspec.Struct, kw_only=True):
     summary: Summary | None = None
     current: ActionStep | None = None
     own: "AnyKindState | None" = None
-    """What the agent's kind keeps beside the common state."""
+    """The state that the agent's kind keeps in addition to the common state."""
     waits: dict[str, KindWait] = {}
-    """What the agent's kind waits for, by name, the oldest first."""
+    """The waits of the agent's kind, by name, the oldest first."""
     unread: list[MessageStep] = []
     """Messages that no model call has taken along yet, the oldest first; then they become steps."""
     messages: int = 0
     """Messages so far."""
     facts: MetValues | None = None
-    """What it knows of the values that it has met; None: no policy rules its calls."""
+    """The values that it has met, and what it knows of them; None: no policy rules its calls."""
     signals: list[KeptSignal] = []
     """Signals that no wait has taken yet, the oldest first."""
     proposal: Proposal | None = None
@@ -253,7 +253,7 @@ class Run(msgspec.Struct, kw_only=True):
     failures: int = 0
     """Failed tries of the model call in work that were no rate limit."""
     failing_since: float | None = None
-    """When the model call in work first failed."""
+    """The time at which the model call in work first failed."""
     choice: ModelChoice | None = None
     """None for as long as the first model has answered."""
     usage: Usage = Usage()
@@ -272,12 +272,12 @@ class Run(msgspec.Struct, kw_only=True):
     """Calls refused because they led nowhere before."""
     revoked: list[Revoked] = []
     late_members: dict[str, Budget | None] = {}
-    """Members that nobody waits for any more, and what they were lent: they have not told yet what they used."""
+    """Members that are no longer awaited, and what they were lent: they have not reported yet what they used."""
     result: Result | None = None
     cancelled: str | None = None
-    """Why somebody first asked for the run's end."""
+    """The reason given with the first request to end the run."""
     ends_now: bool = False
-    """True if somebody has asked for its end at once."""
+    """True if a person has asked for its end at once."""
     seen: set[str] = set()
     """Ids of all records accounted for."""
     started_at: float = 0.0

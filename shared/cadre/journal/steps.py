@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     AnyKindStep = KindStep  # at run time, `unions.close` sets it
 
 CallKind = Literal["tool", "member", "refused", "question"]
-"""What is called: a tool, a team member, a person with a question of the agent's kind, or nothing that can be."""
+"""The target of a call: a tool, a team member, a person with a question of the agent's kind, or nothing callable."""
 
 
 class ApprovalHold(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Why a call waits for a person, and until when (Unix seconds; None: for ever)."""
+    """A call's wait for a person: its reason and its end (Unix seconds; None: for ever)."""
 
     reason: str
     since: int
@@ -34,7 +34,7 @@ class ApprovalHold(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class CallPause(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Why nobody works at a call that has begun, and until when (Unix seconds; None: until a person has answered)."""
+    """A pause of a call that has begun: its reason and its end (Unix seconds; None: until a person has answered)."""
 
     unfinished: Unfinished
     since: int
@@ -43,7 +43,7 @@ class CallPause(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the model had asked for before a person changed it."""
+    """The model's request before a person changed it."""
 
     name: str
     arguments: dict[str, Any] = {}
@@ -51,7 +51,7 @@ class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a member's policies may take from its manager's run."""
+    """The part of a manager's run that a member's policies may use."""
 
     asked: int = 0
     """The number of texts of people that the manager knew."""
@@ -74,16 +74,16 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Entry of the journal that made the call owed; 0 while it is held back or waits its turn."""
     opened_at: float = 0.0
     due: float | None = None
-    """When it has taken too long (Unix seconds)."""
+    """The time at which it has taken too long (Unix seconds)."""
     hold: ApprovalHold | None = None
     pause: CallPause | None = None
     resumes: Resumption | None = None
-    """What it goes on from, if it was unfinished."""
+    """The point that it goes on from, if it was unfinished."""
     correction: Correction | None = None
     budget: Budget | None = None
     """The child's share."""
     passes: Passed | None = None
-    """What the member's policies may take from this run."""
+    """The part of this run that the member's policies may use."""
     check: bool = False
     """The agent had its answer checked by it: the model has not made this call and does not read it."""
     observation: str | None = None
@@ -107,7 +107,7 @@ class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):
     delegated: bool = False
     """The task came from a manager: it is shown through the `managed_agent.task` prompt."""
     asked: list[str] | None = None
-    """What people wrote of it, where others wrote the rest; None: all of it, or nothing of a delegated task."""
+    """The parts of it that people wrote, if others wrote the rest; None: all of it, or nothing if it was delegated."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,11 +118,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     run: str = ""
     scope: str = ""
     at: float = 0.0
-    """When it was kept, Unix seconds."""
+    """The time at which it was kept, in Unix seconds."""
 
 
 class RecalledStep(msgspec.Struct, kw_only=True, tag="recalled", omit_defaults=True):
-    """What the memory service found for the task when the run began."""
+    """The memories that the memory service found for the task when the run began."""
 
     memories: list[Memory]
 
@@ -145,13 +145,13 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     native: bool = True
     """The model returned tool calls itself; else they were read from its text."""
     items: list[dict[str, Any]] = []
-    """What its endpoint gave beside text and calls, as in `model.answered`."""
+    """The endpoint's other items, besides the text and the calls, as in `model.answered`."""
     items_of: str = ""
     """The endpoint and model that gave them, as in `model.answered`."""
     images: list[str] = []
     """`blob:` references of what tools showed, in their order."""
     own: "AnyKindStep | None" = None
-    """What the agent's kind keeps of the step beside its calls."""
+    """The part of the step that the agent's kind keeps in addition to its calls."""
     error: ErrorInfo | None = None
     interrupted: bool = False
     """The run ended before the step did."""
@@ -175,7 +175,7 @@ class AnswerStep(msgspec.Struct, kw_only=True, tag="answer", omit_defaults=True)
 
 
 class MessageStep(msgspec.Struct, kw_only=True, tag="message", omit_defaults=True):
-    """What a person said to the run while it was under way."""
+    """A person's message to the run while it was under way."""
 
     text: str
     sender: str = ""

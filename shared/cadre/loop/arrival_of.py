@@ -1,7 +1,7 @@
-"""Between an arrival and the entry that accounts for it: an entry tells all that its decision could know.
+"""Convert between an arrival and the entry that accounts for it: an entry holds all that its decision could know.
 
 Events copy most of an arrival; what no event copies stands in `Entry.arrived`. So `arrival_of` takes an entry back to
-its arrival whatever the agent's kind is, and a decision can be made again.
+its arrival for any kind of agent, and a decision can be made again.
 """
 
 import functools

@@ -1,6 +1,6 @@
-"""What becomes true when something arrives at a run: the whole of an agent's decisions, pure.
+"""Decide what becomes true when something arrives at a run: the whole of an agent's decisions, pure.
 
-`decide` goes by phase and arrival; what it returns is appended to the journal as one entry.
+`decide` depends on phase and arrival; what it returns is appended to the journal as one entry.
 An arrival that no case takes is late, unknown or a duplicate: it is accounted for and changes nothing.
 """
 
@@ -92,7 +92,7 @@ def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> li
 
 
 def _end_with_call(draft: Draft) -> None:
-    """End a run whose caller wants calls of its own functions alone, once nothing else is open."""
+    """End a run whose caller wants only calls of its own functions, once nothing else is open."""
     run = draft.run
     if (
         draft.is_over
@@ -254,7 +254,7 @@ def _on_signal(draft: Draft, signal: Signal) -> None:
 
 
 def _end_signalled_wait(draft: Draft) -> bool:
-    """Ends the oldest wait whose signal is there: it stood already, or begins now. Returns False if there is none."""
+    """End the oldest wait whose signal is there: it stood already, or begins now. Return False without such a wait."""
     run = draft.run
     over = _first_over(run) if run.signals and run.phase is not Phase.DONE else None
     if over is None:
@@ -451,9 +451,7 @@ def _due(run: Run, timer: TimerFired) -> CallState | None:
 
 
 def _of_the_kind(draft: Draft) -> bool:
-    """Return what the common cases do not take: a member that nobody waits for any more, a wait or a record of the
-    kind's.
-    """
+    """Return what the common cases do not take: a member no longer awaited, a wait or a record of the kind's."""
     run, what = draft.run, draft.arrival.what
     if isinstance(what, Report) and what.child in run.late_members:
         draft.emit(delegate_finished(what))

@@ -12,7 +12,7 @@ from cadre.protocol.messages import Fork
 
 
 class ForkError(Exception):
-    """The run cannot be forked like that; the text is for whoever asked."""
+    """The run cannot be forked like that; the text is for the person who asked."""
 
     def __init__(self, message: str, *, too_early: bool = False) -> None:
         super().__init__(message)
@@ -21,7 +21,7 @@ class ForkError(Exception):
 
 
 class Prefix(NamedTuple):
-    """What comes before and after the task in the memory of a fork."""
+    """The memory of a fork before and after the task."""
 
     history: list[Step]
     steps: list[Step]

@@ -1,4 +1,4 @@
-"""What a run in this state still owes the world. A function of the state alone: asked again after a
+"""Compute what a run in this state still owes the world. A function of the state alone: asked again after a
 crash it says the same, and everything it names may be paid twice.
 """
 
@@ -40,7 +40,7 @@ def owed(run: Run, since: int = 0) -> list[Command]:
 
 
 def is_at_work(run: Run) -> bool:
-    """Return whether somebody works for the run at this moment: its model, an executor, a member, a sandbox."""
+    """Return whether any part of the deployment works for the run now: its model, an executor, a member, a sandbox."""
     if run.model is not None or run.open_calls():
         return True
     return run.phase is Phase.ACTING and run.spec is not None and bool(kind_of(run).owed(run, 0))
@@ -97,7 +97,7 @@ def _revoke(run: Run, call: Revoked) -> Command:
         )
         return Send(cancel, to=call.name)
     if call.resumes is not None:
-        # Nobody works at it: whoever goes on with it leaves things in order.
+        # Nothing works at it: the worker that goes on with it leaves things in order.
         return Send(
             ToolCall(
                 id=round_id(call.call, call.resumes.round),

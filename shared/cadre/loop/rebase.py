@@ -1,6 +1,6 @@
 """A kept run as it would go with what its agent's files say now: the same arrivals, another specification.
 
-What the models, tools, members and people of the run answered stays as it is; `redecide` then tells which decisions
+What the models, tools, members and people of the run answered stays as it is; `redecide` then reports which decisions
 would be others.
 """
 
@@ -36,7 +36,7 @@ class TeamFiles(NamedTuple):
     tools: list[ToolCard]
     """Those that can be known without starting anything; others are as the run was offered them."""
     has_all_tools: bool = False
-    """True if there are no others: what is not among them nobody offers."""
+    """True if no other tools exist: a tool that is not among them is not offered."""
 
 
 class CannotRebase(Exception):
@@ -65,7 +65,7 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
             )
             retraced.take(now)
         except Exception:
-            # The files' agent would not have come here: what it decides is another thing, which `redecide` tells.
+            # The files' agent would not have come here: what it decides is another thing, which `redecide` reports.
             rebased.append(Journaled(seq, now))
             break
         if now.events:
@@ -101,7 +101,7 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
     try:
         kind = decided_by(spec_of(accepted.task, spec))
     except (SpecError, msgspec.ValidationError):
-        return accepted, spec  # the run ends at its beginning now, which `redecide` tells
+        return accepted, spec  # the run ends at its beginning now, which `redecide` reports
     if kind != accepted.decided_by:
         raise CannotRebase(f"kind {accepted.decided_by} decided it, and kind {kind} would decide it now")
     return accepted, spec

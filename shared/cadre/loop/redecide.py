@@ -1,4 +1,4 @@
-"""A journal decided anew: would this version of Cadre, told the same, have written the same?
+"""Decide a journal again: would this version of Cadre, given the same arrivals, have written the same?
 
 Each entry is taken back to what had arrived, `decide` decides again in the state before it, and the decision
 is held against the journaled one. On the way numbers and back-pointers are held against the entries, and what runs say
@@ -34,7 +34,7 @@ class Journaled(NamedTuple):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where a journal and this version of Cadre disagree."""
+    """A point where a journal and this version of Cadre disagree."""
 
     run: str
     n: int
@@ -51,7 +51,7 @@ class Undecided(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, kw_only=True):
-    """What came of deciding the journals of some runs anew."""
+    """The outcome of deciding the journals of some runs again."""
 
     runs: int = 0
     entries: int = 0
@@ -61,11 +61,11 @@ class Replay(msgspec.Struct, kw_only=True):
 
 
 def redecide(journals: Iterable[Sequence[Journaled]], *, decisions_only: bool = False) -> Replay:
-    """Decide the whole journals of any number of runs anew, each in order from its first entry.
+    """Decide the whole journals of any number of runs again, each in order from its first entry.
 
-    With `decisions_only` nothing but the decisions is compared, whatever words of the specification they quote, and of
-    each run up to the first other one: for entries that are not as they were journaled, and decisions that are not
-    meant to be the same.
+    With `decisions_only` nothing but the decisions is compared, without the words of the specification that they quote,
+    and of each run up to the first other one: for entries that are not as they were journaled, and decisions that are
+    not meant to be the same.
     """
     replay = Replay(divergences=[], undecided=[])
     redeciders = [_Redecider(journal, replay) for journal in journals if journal]
@@ -90,9 +90,9 @@ class _Redecider:
         self._retraced = Retraced(first.run, first.tree)
         self._pointers = BackPointers()
         self.tasks: dict[str, Task] = {}
-        """What it asked of its children."""
+        """The tasks that it gave its children."""
         self.reports: dict[str, Report] = {}
-        """What it reported itself."""
+        """The reports that it made itself."""
 
     @property
     def _run(self) -> Run:
@@ -144,7 +144,7 @@ class _Redecider:
         try:
             lines = _compare(entry, self._retraced.decide(arrival, entry.cause), decisions_only)
         except Exception as error:
-            # Whatever this version trips over in an old run is what the replay is to find.
+            # Any error of this version in an old run is what the replay looks for.
             lines = [f"deciding fails now: {type(error).__name__}: {error}"]
         self._diverges(entry, "decision", lines)
 
@@ -179,7 +179,7 @@ def _compare(entry: Entry, now: list[ev.AnyEvent], decisions_only: bool) -> list
     lines: list[str] = []
     for place, (old, new) in enumerate(zip(was, now, strict=True)):
         if isinstance(old, ev.RecordIgnored) and isinstance(new, ev.RecordIgnored) and old.kind == new.kind:
-            continue  # the record itself is not kept, so the reason may be told less exactly
+            continue  # the record itself is not kept, so the reason may be less exact
         if decisions_only:
             new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in new.quoted})
         lines += differences(plain(old), plain(new), f"{place + 1}. {_name(old)}")
@@ -240,7 +240,7 @@ class Retraced:
         return self._decided
 
     def take(self, entry: Entry) -> None:
-        """Go on behind the entry, whatever was decided in its place."""
+        """Go on behind the entry, regardless of what was decided in its place."""
         decided, is_touched = self._decided, self._is_touched
         self._decided, self._is_touched = None, False
         if is_touched and (decided != entry.events or self.run.entries != entry.n):

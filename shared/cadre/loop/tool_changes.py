@@ -1,4 +1,4 @@
-"""What became of the tools of a kept run: as it was offered them, and as they are offered now."""
+"""Compare the tools of a kept run: as it was offered them, and as they are offered now."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -19,9 +19,9 @@ class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     change: Literal["gone", "new", "changed"]
     lines: list[str]
-    """What it says of itself otherwise."""
+    """The differences in what it says of itself."""
     calls: int
-    """How often the run has called it."""
+    """The number of times that the run has called it."""
     refused: dict[str, str]
     """By their ids, those of its calls that could not be made now, and why."""
 
@@ -29,7 +29,7 @@ class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
 def tool_changes(journal: Sequence[Journaled], team: TeamFiles) -> list[ToolChange]:
     """The tools of a run that the team does not toolset as they were when it was last offered them.
 
-    The functions of whoever started the run are his own. Raises CannotRebase.
+    The functions of the run's caller are the caller's own. Raises CannotRebase.
     """
     now, was = tools_of_now(journal, team), _tools_of_then(journal)
     calls = [event for _, entry in journal for event in entry.events if isinstance(event, ev.ToolCalled)]

@@ -36,7 +36,7 @@ class TriedCall(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the rules that it breaks."""
     reason: str = ""
     was: Literal["made", "approved", "turned down", "waits"] = "made"
-    """What became of it then."""
+    """The call's outcome then."""
 
 
 def tried(
@@ -114,7 +114,7 @@ class _Trial:
             return msgspec.structs.replace(event, spec=spec, task=task)
         if type(event) is ev.ToolsetChanged:
             tools = [self._card(card) for card in event.tools]
-            # Whatever members had, they may be ruled by these.
+            # Whether or not members had rules, these may rule them.
             members = [msgspec.structs.replace(card, policies=["tried"]) for card in event.members]
             return msgspec.structs.replace(event, tools=tools, members=members)
         if type(event) is ev.DelegateStarted:

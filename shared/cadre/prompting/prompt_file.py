@@ -29,7 +29,7 @@ from cadre.spec.yaml_file import read_yaml
 
 
 class Contract(NamedTuple):
-    """The variables that a template may use, and those that it must show, because nothing else tells the model."""
+    """The variables that a template may use, and those that it must show because the model has no other source."""
 
     may: frozenset[str]
     must: frozenset[str]
@@ -81,7 +81,7 @@ def contracts() -> Mapping[str, Mapping[str, Contract]]:
 
 
 _DEFAULTED = frozenset(key for key in _TASKS if key.startswith("memory.") or key == "managed_agent.summary")
-"""What any file of one's own may leave out: those of the shipped file of its kind hold then."""
+"""The keys that any file other than a shipped one may leave out: those of the shipped file of its kind hold then."""
 
 _SHIPPED = files("cadre") / "prompts"
 
@@ -108,7 +108,7 @@ def shipped_names() -> list[str]:
 
 
 def kind_of(kind_or_path: str | Path) -> str:
-    """A shipped file's own name; of any other, unless somebody says it, that of the default kind."""
+    """Return a shipped file's own name; of any other, unless a kind is given, that of the default kind."""
     name = str(kind_or_path).removesuffix(SHORT)
     return name if name in contracts() else DEFAULT
 

@@ -49,7 +49,7 @@ def prompts_for(spec: AgentSpec) -> Prompts:
 
 
 def shipped_for(spec: AgentSpec) -> str | None:
-    """The name of the shipped file that the agent's prompts stand in; None for a file of its own."""
+    """The name of the shipped file that the agent's prompts stand in; None for the agent's own file."""
     kind = kind_for(spec)
     if spec.prompts is None:
         return kind
@@ -88,9 +88,9 @@ class Prompts:
 
     @classmethod
     def load(cls, kind_or_path: str | Path, kind: str | None = None) -> Prompts:
-        """Read a shipped file (`tool_calling`, `code_short` …), or one of one's own by its path.
+        """Read a shipped file (`tool_calling`, `code_short` …), or your own by its path.
 
-        A file of one's own is checked against what the given kind of prompts needs, without one `tool_calling`.
+        A file of your own is checked against what the given kind of prompts needs; the default kind is `tool_calling`.
         Raises PromptError naming the file, the key and the variable that is wrong.
         """
         source = locate(kind_or_path)

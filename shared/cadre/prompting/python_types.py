@@ -147,7 +147,7 @@ def code_name(name: str) -> str:
 
 def named_in_code(cards: Sequence[Card]) -> dict[str, Card]:
     """All cards by their names in code, in the same order. Of two with the same name in code, the card whose own name
-    it is keeps it and the other gets a further underscore, whatever their order."""
+    it is keeps it and the other gets a further underscore, in any order."""
     taken = {card.name for card in cards if code_name(card.name) == card.name}
     made = {name: name for name in taken}
     for name in sorted({card.name for card in cards} - taken):

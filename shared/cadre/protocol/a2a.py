@@ -1,4 +1,4 @@
-"""What an agent that stands for a remote one and the executor that speaks A2A for it tell each other."""
+"""Define what an agent that stands for a remote one and the executor that speaks A2A for it send each other."""
 
 from typing import Any
 
@@ -39,18 +39,18 @@ class RemoteTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     task: str = ""
     context: str = ""
     answer: Any = None
-    """What it has found; files are files of Cadre."""
+    """The task's result; files are files of Cadre."""
     said: str = ""
     """The text of its status."""
     asked: list[Any] = []
-    """The data beside that text."""
+    """The data that came with that text."""
     lost: str = ""
-    """Why the remote agent could not be asked now; asking again does no harm."""
+    """The reason why the remote agent could not be asked now; asking again does no harm."""
     error: ErrorCode | None = None
-    """Why the task has failed, where the remote agent says more than that it has."""
+    """The reason why the task has failed, if the remote agent says more than that it has."""
     activity: list[dict[str, Any]] = []
-    """What it has done since `after`: messages, thoughts, calls of its tools, plans."""
+    """The activity since `after`: messages, thoughts, calls of its tools, plans."""
     cursor: str = ""
-    """What the next question gives as `after`; "" where nobody tells of activity."""
+    """The cursor that the next question gives as `after`; "" without reports of activity."""
     usage: Usage | None = None
-    """What the task has used until now, as far as the remote agent tells."""
+    """The task's usage until now, as far as the remote agent reports it."""

@@ -1,4 +1,4 @@
-"""API keys as NATS keeps them: who may do what at the gateway, without anything that would let somebody in."""
+"""API keys as NATS keeps them: who may do what at the gateway, without anything that would give access."""
 
 from typing import Literal, get_args
 
@@ -10,15 +10,15 @@ ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody did at a gateway. Times are Unix seconds."""
+    """An action at a gateway, and who did it. Times are Unix seconds."""
 
     at: float
     action: str
     """Such as `run.cancel`."""
     who: str
-    """The person, else the name of the key; where nobody is asked who they are, what they said of themselves."""
+    """The person, else the name of the key; without authentication, the name that the client gave."""
     key: str = ""
-    """Id of their key; "" where nobody is asked."""
+    """Id of their key; "" without authentication."""
     target: str = ""
     """The run, call, key, memory or definition that it was done to."""
     status: int
@@ -28,7 +28,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gateway: str = ""
     """The replica that was asked."""
     detail: dict[str, str] = {}
-    """What else there is to say: never a secret, a task or an argument."""
+    """The other details: never a secret, a task or an argument."""
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -17,14 +17,14 @@ EFFECTS: tuple[Does, ...] = (
 """The kinds of calls that have an effect."""
 
 WITH_DESTINATION: tuple[Does, ...] = ("visit", "send", "pay", "admit", "share")
-"""Kinds of calls that go to somebody or something: their tools say which arguments name it."""
+"""Kinds of calls with a person or thing as their destination: their tools say which arguments name it."""
 
 ALL_FIELDS = "all"
 """In the list of vouched fields: the whole result."""
 
 
 class CallMeaning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a call of a tool does, for the rules of policies."""
+    """The meaning of a tool's call for the rules of policies."""
 
     does: Does | None = None
     """None: a tool that is read-only reads; any other one may do anything."""
@@ -58,12 +58,12 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = None
     """Seconds that one call may take."""
     approval: str = ""
-    """Whether a person must approve a call: `never`, `always` or `when: <expression over the arguments>`;
-    empty leaves it to the agent."""
+    """The approval that a call needs: `never`, `always` or `when: <expression over the arguments>`; empty leaves it to
+    the agent."""
     serial: bool = False
     """A run sends its calls of serial tools one after another, in the order in which its model asks for them."""
     action: CallMeaning = CallMeaning()
-    """What a call does, for the rules of policies."""
+    """The meaning of a call for the rules of policies."""
     labels: dict[str, str] = {}
     version: str = ""
 
@@ -101,7 +101,7 @@ class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 TIERS = ("ns", "landlock")
-"""How well a sandbox isolates code, the best first; docs/sandbox.md explains them."""
+"""The levels of isolation that sandboxes give code, the best first; docs/sandbox.md explains them."""
 
 
 class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,9 +136,9 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     prompts: str = ""
     """Of an agent: `blob:` reference of its prompts, which stay for as long as the replica lives."""
     spec: str = ""
-    """Of an agent: `blob:` reference of its specification, likewise."""
+    """Of an agent: `blob:` reference of its specification, kept for as long as the prompts."""
     beside: str = ""
-    """Of an agent: what the objects of its revision are called where they stand beside those of the first."""
+    """Of an agent: the name of its revision's objects if they are separate from those of the first."""
     priced_models: list[str] = []
     """Of an agent: names of the models that it may ask, as far as it knows their price."""
     instance: str

@@ -1,4 +1,4 @@
-"""What a block of code and its run say to each other: functions to call, calls, replies, limits."""
+"""Define what a block of code and its run send each other: functions to call, calls, replies, limits."""
 
 from typing import Any, Literal
 
@@ -7,7 +7,7 @@ import msgspec
 from cadre.protocol.usage import Seconds
 
 BlobForm = Literal["text", "json"]
-"""What the blob of a value too large to travel holds: the text that it is, or its JSON."""
+"""The form of the blob of a value too large to travel: the text that it is, or its JSON."""
 
 
 BASE_IMPORTS = [
@@ -23,7 +23,7 @@ BASE_IMPORTS = [
     "time",
     "unicodedata",
 ]
-"""What code may import when its agent says nothing else."""
+"""The modules that code may import when its agent says nothing else."""
 
 INTERPRETER_TOOL = "python_interpreter"
 """The tool that the sandboxes of the default pool serve; that of another pool has `_<pool>` behind its name."""
@@ -47,7 +47,7 @@ class CodeRequest(msgspec.Struct, frozen=True):
 
 
 class CodeReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What such a call came to. With `error` it raises inside the code."""
+    """The outcome of such a call. With `error` it raises inside the code."""
 
     value: Any = None
     error: str | None = None
@@ -64,14 +64,14 @@ class CodeExchange(msgspec.Struct, frozen=True, kw_only=True):
     calls: list[CodeRequest]
     replies: list[CodeReply]
     clock: list[float] = []
-    """What the code read from the clock before these calls."""
+    """The values that the code read from the clock before these calls."""
 
 
 class CodeLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one block of code may use."""
+    """The limits of one block of code."""
 
     seconds: Seconds = 30.0
-    """Of its own computing; waiting for calls is free."""
+    """Of the block's computing time; waiting for calls is free."""
     wall_seconds: Seconds | None = None
     """From its beginning to its end, waiting for calls and people included."""
     memory_mb: int = 512

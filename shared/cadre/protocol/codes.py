@@ -45,7 +45,7 @@ ErrorCode = Literal[
     "non-deterministic",
     "not-called",
 ]
-"""Why a run ended without its answer, or why a call, a step or a block of code did."""
+"""The reason why a run ended without its answer, or why a call, a step or a block of code did."""
 
 
 class ErrorKind(NamedTuple):
@@ -149,7 +149,7 @@ IgnoredCode = Literal[
     "invalid-correction",
     "not-entitled",
 ]
-"""Why a record that came to a run has no effect."""
+"""The reason why a record that came to a run has no effect."""
 
 IGNORED: dict[IgnoredCode, str] = {
     "run-ended": "The run is over.",
@@ -164,7 +164,7 @@ IGNORED: dict[IgnoredCode, str] = {
 
 
 EditRefusal = Literal["not-editable", "stale-version", "edit-too-late", "invalid-edit"]
-"""Why a person's change was not made."""
+"""The reason why a person's change was not made."""
 
 EDIT_REFUSALS: dict[EditRefusal, str] = {
     "not-editable": "The run has nothing to edit.",

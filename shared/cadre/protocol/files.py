@@ -91,7 +91,8 @@ def history_before_next(record: WorkspaceFile, seq: int) -> list[FileWritten]:
 
 
 def as_of(record: WorkspaceFile, seq: int, point: int | None) -> PastFile:
-    """The content of the record's path before sequence `point`; now if `point` is None. The record lies at `seq`."""
+    """The content of the record's path before sequence `point`; the latest if `point` is None. The record lies at
+    `seq`."""
     present = record if record.ref is not None else None
     if point is None:
         return PastFile(present, True)
@@ -144,7 +145,7 @@ _DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w-]+=[^;,]*)*;ba
 
 
 class DataUrl(NamedTuple):
-    """What a `data:` URL holds."""
+    """The content of a `data:` URL."""
 
     media_type: str
     """Empty when the URL names none."""

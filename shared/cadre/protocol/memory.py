@@ -25,11 +25,11 @@ ANSWERS = "memory"
 """Names the subjects, among those that the gateway is answered on, that this service may publish to."""
 
 MAX_HITS = 50
-"""How many memories one search or one page of a list may return."""
+"""The largest number of memories that one search or one page of a list may return."""
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Whose memories are meant: those that fit everything that is given here. Something must be."""
+    """A selection of memories: those that match everything that is given here. Something must be."""
 
     scope: MemoryScope | None = None
     agent: str | None = None
@@ -39,7 +39,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     run: str | None = None
     """A root run stands for its whole tree."""
     all: bool = False
-    """Everybody's; beside it nothing else is given but `scope`."""
+    """Everybody's; with it, only `scope` may be given."""
 
 
 class Narrowing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,7 +84,7 @@ class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     memory: str | None = None
     selection: Selection | None = None
     confirm: bool = False
-    """Without it nothing is removed, and the receipt tells how much would be."""
+    """Without it nothing is removed, and the receipt says how much would be."""
 
 
 class StatsRequest(msgspec.Struct, frozen=True):
@@ -113,10 +113,10 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str = ""
     kind: str
     at: float
-    """When it was remembered, Unix seconds."""
+    """The time at which it was remembered, in Unix seconds."""
     expires_at: float | None = None
     embedded: bool = False
-    """Whether it can be found by its meaning; otherwise by its words only (for now, or for good)."""
+    """True if it can be found by its meaning; otherwise by its words only (for now, or for good)."""
     score: float | None = None
 
 
@@ -127,7 +127,7 @@ class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found, the best first."""
+    """The memories that a search found, the best first."""
 
     hits: list[Remembered]
     degraded: bool
@@ -144,7 +144,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a request to forget has removed, or would remove, in chunks."""
+    """The result of a request to forget: the chunks that it has removed, or would remove."""
 
     confirmed: bool
     matched: int
@@ -155,16 +155,16 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportedMemories(msgspec.Struct, frozen=True, kw_only=True):
-    """How many chunks were kept, and are durable."""
+    """The number of chunks that were kept, and are durable."""
 
     kept: int
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """How many memories there are, and how they are searched."""
+    """The number of memories, and the way in which they are searched."""
 
     chunks: dict[str, int]
-    """How many chunks there are by scope, expired ones included."""
+    """The number of chunks by scope, expired ones included."""
     pending: bool
     """True if some chunks wait for their dense vectors."""
     index: str
@@ -174,7 +174,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryProblem(msgspec.Struct, frozen=True):
-    """Why a request is not answered. `invalid`: ask otherwise; `not-found`; `unavailable`: ask again later."""
+    """The reason for refusing a request. `invalid`: ask otherwise; `not-found`; `unavailable`: ask again later."""
 
     code: Literal["invalid", "not-found", "unavailable"]
     message: str

@@ -21,7 +21,7 @@ SCHEMA_VERSION: Literal[1] = 1
 """The version of everything that is stored. `cadre.delivery.codec` reads messages of earlier versions."""
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
-"""How a run ended. `success` and `max_steps_error` are smolagents' names."""
+"""The way in which a run ended. `success` and `max_steps_error` are smolagents' names."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Head(msgspec.Struct):
-    """What can be read of a stored message or journal entry of any type and schema version; the rest is left out."""
+    """The readable part of a stored message or journal entry of any type and schema version; the rest is left out."""
 
     v: int = 1
     type: str = ""
@@ -49,14 +49,14 @@ class Head(msgspec.Struct):
 
 
 class ReplyTo(msgspec.Struct, frozen=True):
-    """Where a Report goes: the run that delegated, and the agent whose inbox it reads."""
+    """The destination of a Report: the run that delegated, and the agent whose inbox it reads."""
 
     agent: str
     run: str
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a run branches off from an earlier one, whose first steps it takes over."""
+    """The point where a run branches off from an earlier one, whose first steps it takes over."""
 
     run: str
     at: int
@@ -68,14 +68,15 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 MemoryScope = Literal["run", "session", "agent", "team", "user"]
-"""Whose runs share a memory: those of one tree, one session, one agent, one team or one person."""
+"""The runs that share a memory: those of one tree, one session, one agent, one team or one person."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """For whom a run works. It decides which memories a call may see, and who shares those that it stores."""
+    """The user and session of a run, and its place in the team. It decides which memories a call may see, and who
+    shares those that it stores."""
 
     user: str | None = None
-    """The person for whom the tree of runs works."""
+    """The person that the tree of runs works for."""
     session: str | None = None
     """The session of the tree's root."""
     root: str | None = None
@@ -98,7 +99,7 @@ class CallerTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     output_schema: dict[str, Any] | None = None
     """JSON Schema of the answer, in place of the agent's own."""
     metadata: dict[str, str] = {}
-    """Notes of the caller, which nobody else reads."""
+    """Notes of the caller, which Cadre does not read."""
 
 
 class Task(Message, frozen=True, tag="task"):
@@ -128,14 +129,14 @@ class Task(Message, frozen=True, tag="task"):
     origin: Origin | None = None
     """The `user` and `session` of the tree, handed down to every run in it."""
     labels: dict[str, str] = {}
-    """Words of whoever started the tree, by which its root is found again."""
+    """Words of the person or program that started the tree, by which its root is found again."""
     trace: str | None = None
     standing: Standing | None = None
-    """What the run's policies may take from the run that began it; None: nothing."""
+    """The data that the run's policies may use from the run that began it; None: nothing."""
     request: str = ""
     """Digest of the request that started the run, if that had an Idempotency-Key, which is for this request alone."""
     terms: CallerTerms = CallerTerms()
-    """What whoever started the run asks of it beside the task."""
+    """The caller's terms for the run, in addition to the task."""
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -149,10 +150,10 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unfinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that goes on later: nobody works at it until a person has answered, or until its pause is over."""
+    """A call that goes on later: it rests until a person has answered, or until its pause is over."""
 
     state: dict[str, Any]
-    """What whoever goes on with it needs to know."""
+    """The state that the worker that goes on with it needs."""
     seconds: float = 0.0
     """The pause; none with a question."""
     question: str = ""
@@ -163,14 +164,14 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PersonsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person has said to the question of a call."""
+    """A person's answer to the question of a call."""
 
     action: Literal["accept", "decline"]
     content: dict[str, Any] = {}
 
 
 class Resumption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a call goes on that was unfinished."""
+    """The point at which an unfinished call goes on."""
 
     round: int
     """From 1."""
@@ -198,13 +199,13 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     tool: str
     arguments: dict[str, Any]
     deadline: float | None = None
-    """Unix seconds after which nobody reads the result, so that the call must not begin any more."""
+    """Unix seconds after which the result is no longer read, so that the call must not begin any more."""
     origin: Origin | None = None
-    """For whom the run works. Tools of the memory service are told whose memories the call may see, too."""
+    """The origin of the run. Tools of the memory service also learn from it whose memories the call may see."""
     reply: bool = True
     """True if the run waits for a result; if not, none is sent."""
     cleanup: bool = False
-    """Whether the run was told to end, and makes the call to leave things in order: that end does not stop it."""
+    """True if the run was asked to end, and makes the call to leave things in order: that end does not stop it."""
     output_chars: int | None = None
     """The number of characters that the caller reads of the output; a longer output is cut."""
     trace: str | None = None
@@ -214,7 +215,7 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
 
 
 class ToolResult(Message, frozen=True, tag="tool_result"):
-    """What a tool returned, or why it did not (yet). Its id is `<call>:result`, with the id of the round."""
+    """The result of a tool, or the reason why it is missing. Its id is `<call>:result`, with the id of the round."""
 
     call: str
     tool: str
@@ -298,7 +299,7 @@ class Decision(PersonsRecord, frozen=True, tag="decision"):
     call: str
     verdict: Verdict
     feedback: str = ""
-    """Why the call was rejected or corrected; the model reads it."""
+    """The reason why the call was rejected or corrected; the model reads it."""
     tool: str | None = None
     """With `corrected`: the tool or team member to call instead; None keeps it."""
     arguments: dict[str, Any] | None = None
@@ -308,7 +309,7 @@ class Decision(PersonsRecord, frozen=True, tag="decision"):
     """Arguments whose values the run's policies know from here on."""
     sender: str = ""
     roles: list[str] = []
-    """Roles of the sender, beside their name."""
+    """Roles of the sender, in addition to their name."""
     trace: str | None = None
 
 
@@ -321,11 +322,11 @@ class Signal(PersonsRecord, frozen=True, tag="signal"):
 
 
 MessageMode = Literal["append", "next", "interrupt"]
-"""When a message is read: with the next model call; the same, before calls that have not begun; at once."""
+"""The moment at which a message is read: with the next model call; the same, before calls not begun; at once."""
 
 
 class UserMessage(PersonsRecord, frozen=True, tag="user_message"):
-    """What a person says to a run that goes on; its model reads it with its next call."""
+    """A person's message to a run that goes on; its model reads it with its next call."""
 
     text: str
     mode: MessageMode = "append"
@@ -333,7 +334,8 @@ class UserMessage(PersonsRecord, frozen=True, tag="user_message"):
 
 
 class Edit(PersonsRecord, frozen=True, tag="edit"):
-    """A person's change to a run's queue of tasks, plan or the like. Of those based on one version the first counts."""
+    """A person's change to an editable part of a run, such as its queue of tasks or its plan. Of those based on one
+    version the first counts."""
 
     base: int
     """The version that the person saw."""
@@ -390,7 +392,7 @@ class CodeYielded(Message, frozen=True, tag="code_yielded"):
 
 
 class CodeFinished(Message, frozen=True, tag="code_finished"):
-    """The block has ended, by itself or by an error. Its id is `<block>:<exchange>:finished`."""
+    """The block has ended, normally or with an error. Its id is `<block>:<exchange>:finished`."""
 
     block: str
     exchange: int
@@ -402,7 +404,7 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
     logs: str = ""
     error: ErrorInfo | None = None
     notes: list[str] = []
-    """What could not be kept, and why; the model reads it."""
+    """The values that could not be kept, and the reasons; the model reads it."""
     snapshot: str | None = None
     sandbox: str = ""
     tier: str = ""
@@ -412,7 +414,7 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
 
 
 CodeAnswer = CodeYielded | CodeFinished
-"""What a run is sent for a CodeCall."""
+"""The records that a run is sent for a CodeCall."""
 
 
 class TimerFired(Message, frozen=True, tag="timer"):
@@ -422,7 +424,7 @@ class TimerFired(Message, frozen=True, tag="timer"):
 
 
 FromPeople = Cancel | Decision | Signal | UserMessage | Edit
-"""What is sent to a run from outside while it goes on."""
+"""The records that are sent to a run from outside while it goes on."""
 
 Record = Task | ToolResult | Report | FromPeople | CodeYielded | CodeFinished | TimerFired
 """The messages that may lie in an agent's inbox."""
@@ -477,7 +479,7 @@ class Erased(Message, frozen=True, tag="erased"):
     Its id is `<tree>:erased`."""
 
     expired: bool = False
-    """Whether the tree was removed because its time was over, and not on request."""
+    """True if the tree was removed because its time was over, and not on request."""
 
 
 class Imported(Message, frozen=True, tag="imported"):

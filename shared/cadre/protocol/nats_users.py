@@ -1,4 +1,4 @@
-"""Who may publish and subscribe to what: one NATS user per service, its permissions derived from the topology.
+"""Define who may publish and subscribe to what: one NATS user per service, its permissions derived from the topology.
 
 Pure. A permission is about subjects alone: its limits, and what is done about them, are in docs/security.md.
 """
@@ -66,7 +66,7 @@ class Permissions(NamedTuple):
 
     publish: list[str]
     subscribe: list[str]
-    never: list[str] = []  # noqa: RUF012  # of a tuple, and nobody adds to it
+    never: list[str] = []  # noqa: RUF012  # of a tuple, and nothing is added to it
     """Subjects that may not be published to although `publish` has them."""
 
 
@@ -247,7 +247,7 @@ class _Bus:
         ]
 
     def presences(self, role: Role) -> list[str]:
-        """Subjects of its own heartbeats."""
+        """Return the subjects of the service's heartbeats."""
         topology = self._topology
         keys = [topology.presence_key("tool", tool, "*") for tool in tools_of(role)]
         if role.kind in ("agent", "sandbox"):
@@ -301,7 +301,7 @@ class _Bus:
     def replies_among_replicas(role: Role) -> list[str]:
         """Answers to questions that only replicas of the service itself ask.
 
-        The server's own `allow_responses` is for nobody: a user that asks itself could then publish anywhere.
+        The server's own `allow_responses` is not used: a user that asks itself could then publish anywhere.
         """
         return [f"{inbox_of(role.user)}.>"]
 
@@ -328,7 +328,7 @@ class _Bus:
         ]
 
     def _passed_on(self, agent: str) -> list[str]:
-        """Subjects to pass a message on, whoever sent it, to the agent's other revisions."""
+        """Return the subjects to pass a message on, from any sender, to the agent's other revisions."""
         receivers = [slot_receiver(agent, slot) for slot in range(1, SLOTS + 1)]
         return [self._topology.below(Subject.INBOX, agent=receiver) for receiver in receivers]
 
@@ -365,7 +365,7 @@ class _Bus:
         ]
 
     def _automations(self) -> list[str]:
-        """Subjects to keep schedules, triggers and notices, and to have the server wake whoever handles them."""
+        """Subjects to keep schedules, triggers and notices, and to have the server wake their handlers."""
         stream = self._topology.automation_stream
         return [
             *self._topology.automation_subjects,

@@ -10,7 +10,7 @@ from cadre.protocol.cards import CallMeaning
 from cadre.protocol.usage import Seconds
 
 ValueOrigin = Literal["task", "listed", "trusted", "sole", "field", "named", "text", "nowhere"]
-"""Where a value first stood, the most trustworthy first.
+"""The place where a value first stood, the most trustworthy first.
 
 `task`: a person wrote it; `listed`: a policy's `known` has it; `trusted`: a field that a tool vouches for; `sole`: the
 only address of its sort in a text from a source that the task names; `field`: a whole field of a result; `named`: a
@@ -25,7 +25,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A rule about calls. Exactly one of `hold` and `deny` is a condition."""
 
     name: str = ""
-    """How reasons name it; by default the policy's name and its number, `careful.2`."""
+    """The name that reasons give it; by default the policy's name and its number, `careful.2`."""
     calls: list[str]
     """Kinds of calls (`pay`, `effects`, `undeclared`, `delegate`), tools and team members; `*` stands for any
     characters."""
@@ -49,12 +49,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`watch`: verdicts are journaled and not carried out."""
     rules: list[PolicyRule] = []
     known: list[Any] = []
-    """Values that count as known, whoever brings them."""
+    """Values that count as known, regardless of their source."""
     trusted: dict[str, list[str]] = {}
     """By tool or team member (`*` stands for any characters), the fields of its results that no stranger chooses; `all`
     for whole results."""
     tools: dict[str, CallMeaning] = {}
-    """What tools do (`*` stands for any characters), in place of what they say themselves."""
+    """The effects of tools (`*` stands for any characters), in place of what they declare themselves."""
     instead: dict[str, PolicyRule | None] = {}
     """Rules of the agent's other policies, by name, that others replace; None: nothing does."""
 
@@ -66,29 +66,29 @@ class PassedValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """The value, normalized."""
     origin: ValueOrigin
     place: str = ""
-    """Where it stood in the manager's run: `get_contacts[3].email`."""
+    """Its place in the manager's run: `get_contacts[3].email`."""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run knows from the run that began it, or from a gateway, for its policies."""
+    """The knowledge that a run has from the run that began it, or from a gateway, for its policies."""
 
     source: str = ""
-    """Where the task and its inputs come from if people did not write all of them, `trigger orders`: of these only
+    """The source of the task and its inputs if people did not write all of them, `trigger orders`: of these only
     `asked` is theirs. "": a run or a person wrote them."""
 
     policies: list[list[Policy]] = []
     """The policies of the agents above, each agent's own together: they rule the calls of this run as well."""
     asked: list[str] = []
-    """What people wrote to the runs above, or of the task."""
+    """The texts that people wrote to the runs above, or of the task."""
     values: list[PassedValue] = []
     plan: list[str] | None = None
     """The tools that this run may count as planned; None: it makes a plan itself."""
     has_read: bool = False
-    """Whoever wrote its task has read what strangers may have written."""
+    """True if the author of its task has read what strangers may have written."""
 
 
 Span = Literal["run", "tree", "user_day"]
-"""What calls are counted over: those of one run, of all runs of its tree, of one user since midnight UTC."""
+"""The range over which calls are counted: those of one run, of all runs of its tree, of one user since midnight UTC."""
 
 
 class TalliedCalls(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -26,15 +26,15 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weight: int = 0
     """Of a hundred new runs, those that it gets."""
     state: Literal["opening", "open", "closing"] = "open"
-    """`opening` until its queue is there; `closing` once nobody is to send anything there any more."""
+    """`opening` until its queue is there; `closing` once nothing may be sent there any more."""
     adopted_by: str = ""
     """The revision whose replicas go on with its runs; empty for its own."""
     beside: str = ""
-    """What the objects are called that its replicas were last in, where they stand beside those of the first."""
+    """The name of the objects that its replicas were last in, if they are separate from those of the first."""
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the runs of an agent are shared; one without shares says that there is no rollout (any more)."""
+    """The shares of an agent's revisions in its runs; without shares, there is no rollout (any more)."""
 
     v: Literal[1] = 1
     agent: str
@@ -107,7 +107,7 @@ def slot_receiver(agent: str, slot: int) -> str:
 
 
 def rollout_key(bucket: str, agent: str = "*") -> str:
-    """The subject of an agent's rollout in the registry's bucket, beside those of replicas."""
+    """The subject of an agent's rollout in the registry's bucket, next to those of replicas."""
     return f"$KV.{bucket}.rollout.{agent}"
 
 

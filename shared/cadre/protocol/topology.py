@@ -76,7 +76,7 @@ DEFAULT_PREFIX = "cadre"
 
 
 class Address(NamedTuple):
-    """What the subject of a message in a queue says of it: permissions have proved the sender."""
+    """The address that the subject of a message in a queue gives: permissions have proved the sender."""
 
     kind: str
     """`in`, `call`, `code`, or `run` for an entry of a journal."""
@@ -88,7 +88,7 @@ class Address(NamedTuple):
     leaf: str
     """The call for a `call`, else the run."""
     slot: int = 0
-    """Which queue of the agent's revisions it lies in; 0 for all other queues."""
+    """The queue of the agent's revisions that it lies in; 0 for all other queues."""
 
 
 class _Tokens(dict[str, str | int]):
@@ -141,7 +141,7 @@ class Topology:
 
     @property
     def dead_subjects(self) -> list[str]:
-        """Return what the server says of messages that nobody could handle, and of those given up with a reason."""
+        """Return the subjects on which the server reports unhandled messages, and those given up with a reason."""
         return [
             f"$JS.EVENT.ADVISORY.CONSUMER.{what}.{stream}.*"
             for what in ("MAX_DELIVERIES", "MSG_TERMINATED")

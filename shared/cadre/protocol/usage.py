@@ -1,4 +1,4 @@
-"""What a run has used, and what it may use."""
+"""Define what a run has used, and what it may use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Seconds = Annotated[float, msgspec.Meta(extra={LENGTH_OF_TIME: True})]
 
 @explained({"requests": "model_calls", "prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"})
 class Usage(msgspec.Struct, frozen=True):
-    """What a run and all runs below it have used."""
+    """The usage of a run and all runs below it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -29,7 +29,7 @@ class Usage(msgspec.Struct, frozen=True):
     """In the currency of the price table; models without a price cost nothing here."""
     calls: int = 0
     stored_bytes: int = 0
-    """What was stored for code; `calls` are those that code has made."""
+    """The bytes stored for code; `calls` are those that code has made."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -58,7 +58,8 @@ class TokenUsage(Usage, frozen=True, omit_defaults=True):
 
 
 class Budget(msgspec.Struct, metaclass=Checked, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run and all runs below it may use together, cost in the currency of the price table; None is no bound."""
+    """The most that a run and all runs below it may use together, cost in the currency of the price table; None is no
+    bound."""
 
     tokens: int | None = None
     """Input and output tokens."""

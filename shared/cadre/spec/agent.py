@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, o
     depth: int = 8
     """Levels of delegation below the root run."""
     cycles: int = 0
-    """How often an agent may appear again below itself."""
+    """The number of times that an agent may appear again below itself."""
     observation_chars: int = 20_000
     """A longer observation is cut in the middle before the model reads it."""
     images: int = 4
@@ -65,8 +65,8 @@ class Limits(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, o
     away: Seconds | None = 60.0
     """Seconds that a call waits in the queue of a tool, team member or sandbox that is away; None: until it is back."""
     repeats: int = 5
-    """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
-    the run ends."""
+    """The number of times that the same call may give the same result before it is refused; 0 is no bound. After as
+    many refusals the run ends."""
     calls: int = 3_000
     """Calls that the code of one run and of all runs below it may make, in all blocks."""
     stored_mb: int = 1_024
@@ -74,7 +74,7 @@ class Limits(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, o
     seconds: Seconds | None = None
     """Seconds that a run may take, waits included."""
     budget: Budget | None = None
-    """What a run and all runs below it may use together."""
+    """The most that a run and all runs below it may use together."""
 
 
 MOST_RECALLED = 100
@@ -82,14 +82,14 @@ MOST_RECALLED = 100
 
 
 class MemorySpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent keeps beyond its runs in the memory service (`cadre memory`)."""
+    """The memory that an agent keeps beyond its runs in the memory service (`cadre memory`)."""
 
     recall: int = 0
     """The number of memories that the model is shown when a run begins, the most relevant first."""
     remember: Literal["nothing", "answers", "steps"] = "nothing"
-    """What is kept of each run: its task and answer, or every finished step as well."""
+    """The part of each run that is kept: its task and answer, or every finished step as well."""
     scope: MemoryScope = "agent"
-    """Who shares what is kept. In a run without a session or person, those two mean the run's own tree."""
+    """The runs that share what is kept. In a run without a session or person, those two mean the run's own tree."""
     reads: tuple[MemoryScope, ...] = ("run", "session", "agent", "team", "user")
     """The scopes from which memories are recalled, as far as the run has them."""
     team: str = ""
@@ -115,7 +115,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     permission: Literal["open", "restricted"] = "open"
     """`restricted`: a person must agree to every tool call whose tool or agent does not say otherwise."""
     approvals: dict[str, str] = {}
-    """Whether a person must approve a call, by tool or team member (`*`: any other): `never`, `always` or
+    """The approval that a call needs, by tool or team member (`*`: any other): `never`, `always` or
     `when: <expression over the arguments>`. It overrides the tool's own policy."""
     policies: list[Policy] = []
     """Rules about calls. A file names shipped policies and files, or holds rules:
@@ -257,7 +257,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
             except ValueError as error:
                 raise SpecError(str(error), key=f"approvals.{name}", agent=self.name) from error
         if any(isinstance(member, Selector) for member in self.team):
-            return  # it is not known here whom a selector finds
+            return  # the agents that a selector finds are not known here
         for key, names in (("approvals", self.approvals), ("timeouts", self.timeouts)):
             known = {"*", *self.tools, *(str(member) for member in self.team)}
             unknown = set(names) - known - ({*self.checks} if key == "timeouts" else set())

@@ -148,7 +148,7 @@ def _spec_of(data: Any, folder: Path) -> AgentSpec:
 
 
 def _as_agent(data: Any) -> Any:
-    """The document, which may be of a kind of agent that has keys of its own, in the keys of every agent."""
+    """Return the document, which may be of a kind of agent with its own keys, in the keys of every agent."""
     if isinstance(data, dict):
         for kind in declared_kinds().values():
             if kind.document is not None and data.get("kind") == kind.document.name:

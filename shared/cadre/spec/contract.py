@@ -1,4 +1,4 @@
-"""What the agents of a team expect of each other and of their tools: names that somebody offers, attributes that an
+"""Check what the agents of a team expect of each other and of their tools: names that are offered, attributes that an
 answer has, arguments that are taken."""
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from cadre.spec.policy import expression_of, is_expression, names_in
 from cadre.spec.policy_file import GROUPS
 
 ProblemLevel = Literal["error", "missing", "warning"]
-"""What cannot work; what nobody of this team offers, though somebody else may; what may go wrong."""
+"""The severity: it cannot work; the team does not offer it, though others may; it may go wrong."""
 
 
 class ContractProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,17 +27,17 @@ class ContractProblem(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Place in the agent's file: `spec.workflow.steps.decide.when`."""
     text: str
-    """What is wrong, and what to do about it."""
+    """The problem, and what to do about it."""
     level: ProblemLevel = "error"
 
 
 class TeamReach(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the tools and agents that those of a team may call."""
+    """The tools and agents that those of a team may call, as far as they are known."""
 
     tools: Mapping[str, ToolCard] = {}
     agents: Mapping[str, AgentSpec] = {}
     served: frozenset[str] = frozenset()
-    """Tools that the deployment's own services offer, whose cards are not at hand."""
+    """Tools that the deployment's own services offer, whose cards are not available here."""
     is_whole: bool = True
     """True if there is nothing else: what is not named here is missing."""
 
@@ -47,9 +47,9 @@ class TaskInputs(msgspec.Struct, frozen=True):
 
     needed: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
-    """What it reads if it is there."""
+    """The inputs that it reads if they are there."""
     takes_any: bool = True
-    """True if it makes use of whatever else is given: a model reads all of it."""
+    """True if it uses all other inputs too: a model reads all of them."""
 
 
 class Callee(NamedTuple):
@@ -62,10 +62,10 @@ class Callee(NamedTuple):
 
 
 class AgentContract(NamedTuple):
-    """What an agent's own section expects."""
+    """The expectations of an agent's own section."""
 
     problems: Iterable[ContractProblem] = ()
-    """What it expects of tools and members, and does not hold; found out as it is read."""
+    """The expectations of tools and members that do not hold; found out as it is read."""
     inputs: TaskInputs = TaskInputs()
     """The inputs of a task that it reads."""
 
@@ -124,7 +124,7 @@ def object_problem(callee: Callee, arguments: Mapping[str, Any]) -> str | None:
 
 
 _ABOUT_ONE = {"type", "properties", "patternProperties", "additionalProperties", "$defs", "definitions"}
-"""What a schema says of one argument, whatever the others are."""
+"""The keywords with which a schema describes one argument, independently of the others."""
 
 
 def _is_filled_later(value: Any) -> bool:
@@ -215,9 +215,7 @@ def _missing(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
 
 
 def _rule_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
-    """Yield what the agent's policies cannot know: tools that do not say what they do, and rules about names of
-    nobody.
-    """
+    """Yield what the agent's policies cannot know: tools that do not declare `does`, and rules on unknown names."""
     said = [pattern for policy in spec.policies for pattern in policy.tools]
     for index, tool in enumerate(spec.tools if spec.policies else ()):
         card = reach.tools.get(tool)

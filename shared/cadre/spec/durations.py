@@ -25,7 +25,7 @@ _LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*?)s?")
 
 
 def seconds_of(length: Length) -> float:
-    """A length of time in seconds. Raises ValueError for what is none."""
+    """A length of time in seconds. Raises ValueError for anything else."""
     if isinstance(length, int | float) and not isinstance(length, bool):
         found: float | None = float(length)
     else:
@@ -40,7 +40,7 @@ def seconds_of(length: Length) -> float:
 
 
 def checked_seconds(key: str, length: Length, least: float = 0.0) -> float:
-    """Return the seconds of a length of time. Raise SpecError, which names `key`, for one that is none, shorter than
+    """Return the seconds of a length of time. Raise SpecError, which names `key`, for one that is invalid, shorter than
     `least` seconds or longer than ten years."""
     try:
         seconds = seconds_of(length)
@@ -88,7 +88,7 @@ class WithLengths(Checked):
 
 
 def unix_of(moment: float | str) -> float:
-    """A point in time in Unix seconds; one that names no zone is in UTC. Raises ValueError for what is none."""
+    """A point in time in Unix seconds; one that names no zone is in UTC. Raises ValueError for anything else."""
     if isinstance(moment, int | float) and not isinstance(moment, bool):
         return float(moment)
     try:

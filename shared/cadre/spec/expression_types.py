@@ -1,7 +1,7 @@
-"""What templates and conditions read, against the JSON Schemas of the values: attributes that no value has, and
+"""Check what templates and conditions read against the JSON Schemas of the values: attributes that no value has, and
 comparisons that can never hold, are found before anything runs.
 
-A schema that says nothing of a value lets everything pass, and so does whatever an expression computes.
+A schema that says nothing of a value lets everything pass, and so does everything that an expression computes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,23 +13,23 @@ Schema = dict[str, Any]
 
 
 class Shape(NamedTuple):
-    """What a value may be: one of these schemas, whose references are looked up in `root`."""
+    """The schemas that a value may have: one of these, whose references are looked up in `root`."""
 
     options: tuple[Schema, ...]
     root: Schema
     source: str
-    """Who says so: `the output_schema of agent checker`."""
+    """The source of the schema: `the output_schema of agent checker`."""
 
 
 class Untold(NamedTuple):
-    """A value of which nobody says what is in it, though somebody could."""
+    """A value whose content is not declared, although it could be."""
 
     advice: str
-    """Who could, and how."""
+    """The advice on how to declare it, and where."""
 
 
 Typed = Shape | Untold | None
-"""What is known of a value; None: nothing."""
+"""The knowledge about a value; None: nothing."""
 
 
 class Misreading(NamedTuple):
@@ -159,7 +159,7 @@ def _type_of_value(value: Any) -> str:
 
 
 class _Attribute(NamedTuple):
-    """What a value has under a name."""
+    """The attribute of a value under a name."""
 
     shape: Shape | None = None
     is_there: bool = True
@@ -390,7 +390,7 @@ def _targets(node: Any) -> Iterator[str]:
 
 
 def _constants(node: Any, listed: bool = False) -> list[Any]:
-    """The constant that the node is, or those in its list; [] where one of them is none."""
+    """Return the constant that the node is, or those in its list; [] if one of them is not constant."""
     if listed:
         if type(node).__name__ not in ("List", "Tuple"):
             return []

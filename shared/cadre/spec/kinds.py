@@ -1,4 +1,4 @@
-"""Which kinds of agents there are, and what of each must be known before anything of it runs.
+"""Declare which kinds of agents there are, and what of each must be known before anything of it runs.
 
 A kind is declared by a `KindDeclaration`: the closed list of those that come with Cadre stands here, further ones are
 found by the entry point group `cadre.kinds` of any installed distribution, or registered by the program that runs
@@ -47,7 +47,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Facts(NamedTuple):
-    """What follows from an agent's file before a run of it begins."""
+    """The facts that follow from an agent's file before a run of it begins."""
 
     kind: str
     """The name of the kind that decides its runs: another one than its own where its section says so."""
@@ -56,19 +56,19 @@ class Facts(NamedTuple):
     serves_pools: bool = False
     """True if its pools are its own: `cadre tools FILE` serves them, and no sandbox."""
     modules: tuple[str, ...] = ()
-    """What its code may import beside the base modules, and the sandboxes must have."""
+    """The modules that its code may import in addition to the base modules, and that the sandboxes must have."""
     asks_model: bool = True
     """True if its runs ask a model."""
     reads_steps: bool = True
     """True if its model reads the run's steps, so that they must fit the model's context."""
     capabilities: frozenset[str] = frozenset()
-    """What it asks of its model, of `tools` and `json_schema`."""
+    """The capabilities that it needs of its model, of `tools` and `json_schema`."""
     max_steps: int | None = None
-    """How many steps a run may take, where the section says so; None: as `limits.max_steps` says."""
+    """The number of steps that a run may take, if the section says so; None: as `limits.max_steps` says."""
     prompt_file: str = ""
     """The shipped prompt file that it uses; "": the one of the kind's name."""
     ending: str = "final_answer"
-    """What its model calls to give its answer."""
+    """The function that its model calls to give its answer."""
     writes_calls: bool = True
     """True if its model writes calls, so that `model.calls` can say how."""
     block: tuple[str, str] | None = None
@@ -88,14 +88,14 @@ class Facts(NamedTuple):
 
 
 class PromptFile(NamedTuple):
-    """What the templates of one shipped prompt file may use besides the common variables."""
+    """The variables that the templates of one shipped prompt file may use besides the common ones."""
 
     must: str = ""
     """Variables that `system_prompt` must show, separated by spaces."""
     may: str = ""
     """Variables that `system_prompt` may use besides."""
     names_in_code: bool = False
-    """Tools and members are told by the names that Python code calls them by."""
+    """True if tools and members are described by the names that Python code calls them by."""
     lists: tuple[str, ...] = ()
     """Variables among them that are lists of texts; the others are texts."""
     templates: Mapping[str, tuple[str, str]] = {}
@@ -105,7 +105,7 @@ class PromptFile(NamedTuple):
     shares: str = ""
     """The shipped file that has the texts of `templates` where this one has none."""
     has_short: bool = True
-    """True if a short form for small models is shipped beside it."""
+    """True if a short form for small models is shipped with it."""
 
 
 def _nothing_wrong(_: Any) -> None:
@@ -136,7 +136,7 @@ class KindDeclaration(NamedTuple):
     """Its records, sorted by base: its events (`JournalEvent`), its state of a run (`KindState`), its part of
     an action step (`KindStep`), its section of an agent's file (`Section`, whose fields all have defaults)."""
     purposes: Mapping[str, str] = {}
-    """Why its model is asked, and how a person who watches reads that."""
+    """The purposes of its model calls, and how a person who watches reads them."""
     prompts: Mapping[str, PromptFile] = {}
     """The shipped prompt files that its agents may use, by name."""
     check: Callable[[Any], None] = _nothing_wrong
@@ -144,7 +144,7 @@ class KindDeclaration(NamedTuple):
     facts: Callable[[Any], Facts] = _as_usual
     """Facts that follow from a spec before a run begins."""
     document: Document | None = None
-    """A file that describes an agent of this kind in keys of its own."""
+    """A file that describes an agent of this kind in the kind's own keys."""
 
 
 def version_of(declared: KindDeclaration) -> int:
@@ -318,7 +318,7 @@ def folded(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def unfolded(agent: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields, in JSON types, with each section under its kind's name. Raises SpecError for what is none."""
+    """Return the fields, in JSON types, with each section under its kind's name. Raises SpecError if one is invalid."""
     parts: dict[str, Any] = {}
     for part in fields.get("sections", ()):
         kind = part.pop("kind", None) if isinstance(part, dict) else None

@@ -1,4 +1,4 @@
-"""A call of a team member: what it takes beside the task, and how its arguments become the task and inputs of a run.
+"""A call of a team member: its inputs next to the task, and how its arguments become the task and inputs of a run.
 
 A member without an `input_schema` takes `task` and free `additional_args`. One with a schema takes `task` and the
 properties of the schema side by side. Where the schema says more of the object than its properties, the object stays
@@ -32,7 +32,7 @@ ANY_INPUTS: Schema = {
     "required": [TASK],
     "additionalProperties": False,
 }
-"""What a member takes whose file says nothing of its inputs."""
+"""The schema of a member whose file says nothing of its inputs."""
 
 _DEFINITIONS = ("$defs", "definitions")
 _OF_PROPERTIES = {"type", "properties", "required", "additionalProperties", *_DEFINITIONS}
@@ -55,7 +55,7 @@ def call_schema(input_schema: Schema | None) -> Schema:
 
 
 def is_side_by_side(input_schema: Schema | None) -> bool:
-    """Return whether the inputs are arguments beside the task, each under its own name."""
+    """Return whether the inputs are arguments next to the task, each under its own name."""
     if input_schema is None:
         return False
     properties = input_schema.get("properties", {})

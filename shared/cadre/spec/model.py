@@ -13,15 +13,15 @@ from cadre.spec.durations import WithLengths
 from cadre.spec.names import Bound
 
 CallForm = Literal["native", "schema", "text"]
-"""How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a schema
-holds it to (`response_format`), or as JSON that only the prompt asks for."""
+"""The form in which an agent of kind `tool_calling` writes its calls: through the API's own tool calls, as JSON that a
+schema holds it to (`response_format`), or as JSON that only the prompt asks for."""
 
 StructuredForm = Literal["auto", "schema", "object", "prompt"]
-"""How JSON that is no call is asked for: held to its schema (`response_format: json_schema`), as any JSON object
+"""The way to ask for JSON that is no call: held to its schema (`response_format: json_schema`), as any JSON object
 (`json_object`), by the prompt alone, or the first of these that the endpoint does not refuse."""
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model thinks before it answers, in the words of OpenAI's API; most endpoints know some of them."""
+"""The amount of thinking before an answer, in the words of OpenAI's API; most endpoints know some of them."""
 
 
 ModelApi = Literal["chat", "responses"]
@@ -35,7 +35,7 @@ _RUN_BY_THE_CLIENT = {
     "local_shell": "the endpoint does not run it: serve a tool that does with `cadre tools`",
     "apply_patch": "the endpoint does not run it: serve a tool that does with `cadre tools`",
 }
-"""Types of tools that wait for whoever made the request, and what to do instead."""
+"""Types of tools that wait for the client of a request, and what to do instead."""
 
 
 class Price(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,13 +79,13 @@ class ModelSpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True
     context: int = 128_000
     """Input and output tokens of one call together; a longer history is summarized."""
     tool_choice: Literal["auto", "required"] | NamedFunction | None = None
-    """Whether the model must call functions, and which; one that is not live is not asked for."""
+    """The functions that the model must call, if any; one that is not live is not asked for."""
     calls: CallForm | Literal["auto"] = "native"
-    """How calls are written; `auto` is decided when the agent starts, so the spec of a run never holds it."""
+    """The form of calls; `auto` is decided when the agent starts, so the spec of a run never holds it."""
     structured: StructuredForm = "auto"
-    """How JSON is asked for by the kinds of agents whose every answer is JSON."""
+    """The form in which JSON is asked for, by the kinds of agents whose every answer is JSON."""
     native_tools: list[dict[str, Any]] = []
-    """Tools that the endpoint runs by itself, such as `{type: web_search}`: sent with each request as they stand."""
+    """Tools that the endpoint itself runs, such as `{type: web_search}`: sent with each request as they stand."""
     parallel_tool_calls: bool | None = None
     """True if one answer may hold several calls; None leaves it to the endpoint."""
     parallel: int | None = None
@@ -99,7 +99,7 @@ class ModelSpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True
     user_after_tool: bool | None = None
     """A message of the user may follow a tool's result; false: the model says a word between them."""
     reasoning_back: ReasoningBack | None = None
-    """When the reasoning of an answer goes back to the model that gave it."""
+    """The condition for returning the reasoning of an answer to the model that gave it."""
     stream: bool = True
     vision: bool = True
     """Show the model the images that its tools return; false for a model that reads text only."""
@@ -144,7 +144,7 @@ def check_urls(section: str, model: ModelSpec) -> None:
 
 
 def check_fallbacks(agent: str, model: ModelSpec) -> None:
-    """Raise SpecError for a fallback that is no other model, or has fallbacks of its own."""
+    """Raise SpecError for a fallback that is not another model, or has its own fallbacks."""
     for index, fallback in enumerate(model.fallbacks):
         where = f"model.fallbacks[{index}]"
         if not fallback.name and not fallback.url:
@@ -213,7 +213,7 @@ TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 """Names of the parameter that bounds an answer."""
 
 ReasoningBack = Literal["never", "received", "required", "signed", "verbatim"]
-"""When the reasoning of an answer goes back to the model that gave it: never; where and as it was received; the same,
+"""The condition for returning the reasoning of an answer to its model: never; where and as it was received; the same,
 and a blank `reasoning_content` with each call that has none; the same as received, and a signature that stands in with
 calls that have none; the same as received, and the content with the thoughts that are written into it."""
 
@@ -230,7 +230,7 @@ PROFILE_KEYS = (
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is sent to an endpoint; the defaults are what most endpoints take."""
+    """The form of requests to an endpoint; the defaults are what most endpoints take."""
 
     token_limit: TokenLimit | None = "max_tokens"
     """The parameter that bounds an answer; None: no bound is sent."""

@@ -43,7 +43,7 @@ class ModelFile(NamedTuple):
 
     section: dict[str, Any]
     capabilities: list[Capability] | None
-    """What the model can do; None: the file does not say."""
+    """The capabilities of the model; None: the file does not say."""
 
 
 def with_models(data: Any, folder: Path) -> tuple[Any, list[Path]]:

@@ -27,7 +27,7 @@ def check_policy(policy: str) -> None:
 
 
 def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return why a person must approve a call with these arguments; None if nobody must."""
+    """Return why a person must approve a call with these arguments; None if no approval is needed."""
     if policy == NEVER:
         return None
     if policy == ALWAYS:
@@ -37,7 +37,7 @@ def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
     try:
         is_true = holds(policy[len(_WHEN) :], arguments)
     except ExpressionError as error:
-        # Whatever makes the expression fail (a missing argument, a text compared to a number), a person decides.
+        # If the expression fails for any reason (a missing argument, a text compared to a number), a person decides.
         return f"{policy}: {error.why}"
     return policy if is_true else None
 

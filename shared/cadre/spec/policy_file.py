@@ -25,7 +25,7 @@ FUNCTIONS = (
 """Functions that a condition may call."""
 
 PER: tuple[Span, ...] = get_args(Span)
-"""What `count` and `total` add up over."""
+"""The range over which `count` and `total` add up."""
 
 GROUPS = ("effects", "undeclared", "delegate")
 """Words in `calls` that stand for several kinds, for tools that say nothing, and for calls of team members."""

@@ -50,7 +50,7 @@ class Prices:
 
 
 def check_prices(table: dict[str, Price]) -> None:
-    """Raise SpecError for a price that is none."""
+    """Raise SpecError for an invalid price."""
     for name, price in table.items():
         if not all(0 <= one <= MOST for one in (price.input, price.output, price.cached or 0)):
             raise SpecError(f"{name}: a price is a number from 0")

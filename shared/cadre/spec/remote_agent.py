@@ -19,7 +19,7 @@ DOCUMENT = "RemoteAgent"
 
 
 Permissions = Literal["ask", "allow", "refuse"]
-"""What becomes of a permission that a program asks for: a person is asked, or it is always given, or never."""
+"""The answer to a permission that a program asks for: a person is asked, or it is always given, or never."""
 
 _POLL_SECONDS, _POLL_NEAR_SECONDS = 15.0, 5.0
 _TOKEN = re.compile(r"[^\s.*>$][^\s.*>]*")
@@ -32,16 +32,16 @@ class ProgramSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     workspace: str
     """The folder that it works in; relative to that of the file."""
     folder_per_run: bool = False
-    """Each run works in a folder of its own below the workspace."""
+    """True if each run works in its own folder below the workspace."""
     environment: dict[str, str] = {}
-    """`${NAME}` and `${file:PATH}` stand for secrets of the executor. Beside them it gets HOME, PATH and the like."""
+    """`${NAME}` and `${file:PATH}` stand for secrets of the executor. HOME, PATH and similar variables are added."""
     mcp_servers: str = ""
-    """A file of MCP servers, which the program is told to connect to; "" for none."""
+    """A file of MCP servers that the program is to connect to; "" for none."""
     permissions: Permissions = "ask"
     concurrency: int = 1
-    """Runs that it works on at once, each in a process of its own."""
+    """Runs that it works on at once, each in a separate process."""
     state: str = ""
-    """The folder of what its executor knows of its tasks; "" for `.cadre/members/NAME` beside the file."""
+    """The folder of what its executor knows of its tasks; "" for `.cadre/members/NAME` next to the file."""
 
 
 class NatsAgentSpec(
@@ -59,12 +59,12 @@ class NatsAgentSpec(
 
 
 class RemoteSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a remote agent is, and how it is asked."""
+    """The address of a remote agent, and how it is asked."""
 
     card: str = ""
     """URL of its card, which names the address."""
     url: str = ""
-    """The address itself, where JSON-RPC is spoken; nobody asks for a card then."""
+    """The address itself, where JSON-RPC is spoken; no card is fetched then."""
     headers: dict[str, str] = {}
     """Sent with each request. `${NAME}` and `${file:PATH}` stand for secrets of the executor."""
     idempotent: bool | None = None
@@ -167,7 +167,7 @@ _OF_PROGRAMS = (
 _OF_ADDRESSES = ("headers",)
 _NOT_OF_PROGRAMS = ("headers", "idempotent")
 _MANY_RUNS = 4
-"""Runs at once where each has a folder of its own."""
+"""Runs at once if each has its own folder."""
 
 
 def _program(found: _DocumentSpec) -> ProgramSpec | None:

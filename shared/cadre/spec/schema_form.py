@@ -243,7 +243,7 @@ def _fitting_option(options: list[Any], root: Schema, value: Any, level: int, le
 
 
 def _as_type(kind: str, value: Any) -> Iterator[Any]:
-    """Yield the value if it is of that type, or what it says as one."""
+    """Yield the value if it is of that type, or its conversion to that type."""
     match kind, value:
         case "string", bool() | int() | float():
             yield json.dumps(value)

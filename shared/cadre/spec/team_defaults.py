@@ -1,4 +1,4 @@
-"""What a team file gives to all agents that it names: a section `model`, and variables for their texts.
+"""Define what a team file gives to all agents that it names: a section `model`, and variables for their texts.
 
 The nearest `team.yaml` at or above an agent's file counts if it names that file; however the agent is started, it is
 the same agent.
@@ -27,7 +27,7 @@ _VARIABLE = re.compile(r"\$(\$\{|\{([^}]*)\})")
 
 
 class TeamDefaults(msgspec.Struct, frozen=True):
-    """What a team file gives to its agents."""
+    """The defaults that a team file gives to its agents."""
 
     file: Path | None = None
     """The team file; None: it gives nothing."""

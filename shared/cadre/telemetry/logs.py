@@ -45,7 +45,7 @@ def configure_logging(service: str, instance: str, level: str, form: str) -> Non
 
 
 def log_stdout_too() -> None:
-    """Log what the process prints, where its log is JSON: a service answers nobody on stdout."""
+    """Log what the process prints, where its log is JSON: a service gives no answers on stdout."""
     if isinstance(sys.stderr, LoggedStream) and sys.__stdout__ is not None:
         sys.stdout = LoggedStream("stdout", logging.INFO, sys.__stdout__)
 

@@ -106,7 +106,7 @@ class BlockingTeamRun(Blocking[TeamRun]):
 
 @explained(HINTS)
 class BlockingTeam(Blocking[Team]):
-    """What `with Team(…) as team` yields: a Team whose methods wait. Raises RuntimeError where an event loop runs."""
+    """The value of `with Team(…) as team`: a Team whose methods wait. Raises RuntimeError where an event loop runs."""
 
     def open(self) -> Self:
         """Start the team's processes."""

@@ -1,5 +1,5 @@
-"""Kept runs tried again with other files or another model: the same tasks, tools that answer from the journals, and
-what came of it beside what came of it then."""
+"""Kept runs tried again with other files or another model: the same tasks, tools that answer from the journals, and the
+outcome now next to the outcome then."""
 
 import asyncio
 import hashlib
@@ -39,8 +39,7 @@ from cadre.testing.team_run import TeamRun, TeamRunWaits
 from cadre.tools.loading import AnyTool
 
 LONGEST_WAIT_SECONDS = 60.0
-"""What a run waits for is really waited for so long, as an endpoint may have asked for it; beyond, the clock is moved
-on."""
+"""The longest real wait of a run, as an endpoint may have asked for it; beyond, the clock is moved on."""
 
 
 @once
@@ -69,7 +68,7 @@ def judge_spec() -> AgentSpec:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a judge says of the answer of now beside that of then."""
+    """A judge's verdict on the present answer, compared with the earlier one."""
 
     verdict: Literal["better", "same", "worse"]
     why: str
@@ -129,16 +128,16 @@ ModelMaker = Callable[[Blobs], EndpointModel]
 
 
 class Candidate(NamedTuple):
-    """What kept runs are tried with."""
+    """The files or the model that kept runs are tried with."""
 
     agents: Sequence[AgentSpec]
     tools: Sequence[AnyTool]
     models: Mapping[str, ModelMaker]
     """By the name of the agent."""
     policies: Mapping[str, Policy] = MappingProxyType({})
-    """What becomes of calls of tools, by their names; `*` stands for the others."""
+    """The policies for calls of tools, by their names; `*` stands for the others."""
     seconds: float = 600.0
-    """What a run may take."""
+    """The time that a run may take."""
     prompts: Mapping[str, Prompts] = MappingProxyType({})
     """In place of those that the agents' specs name, by the names of the agents."""
 
@@ -146,9 +145,9 @@ class Candidate(NamedTuple):
 async def tried(run: KeptRun, candidate: Candidate) -> Trial:
     """Runs the task of a kept run in a team of the candidate's agents.
 
-    What a person said of a call is said again of the same call; whatever else would wait for a person is agreed to: it
-    has no effect. What people told the run and those below it, or edited of them, is told and edited again. Raises
-    NotDoneAgain.
+    What a person said of a call is said again of the same call; everything else that would wait for a person is agreed
+    to: it has no effect. What people sent to the run and those below it, or edited of them, is sent and edited again.
+    Raises NotDoneAgain.
     """
     acts, contents = RepeatedActs(run.acts), Contents(run.blobs)
     tools = tools_from_history(run, candidate.tools, candidate.policies, acts.turn)
@@ -179,7 +178,7 @@ async def _models(
 
 
 class Judge(NamedTuple):
-    """Who compares answers: an agent whose answer is a `Verdict`, and its model."""
+    """The judge of answers: an agent whose answer is a `Verdict`, and its model."""
 
     agent: AgentSpec
     model: ModelMaker
@@ -266,7 +265,7 @@ def _next_signal(
 
 
 async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None:
-    """Decide on a call as a person did then; agrees to it where nobody did."""
+    """Decide on a call as a person did then; agree to it if no person did."""
     match word:
         case ev.ApprovalDecided(verdict="rejected" | "expired"):
             await run.reject(call, feedback=word.feedback)

@@ -49,7 +49,7 @@ from cadre.testing.skipping_clock import SkippingClock
 from cadre.tools.loading import AnyTool
 
 TOOLS = "tools"
-"""Name of the process that runs the tools; a sandbox is named by its pool, an agent by itself."""
+"""Name of the process that runs the tools; a sandbox is named after its pool, an agent keeps its name."""
 
 GROUP = "cadre.testing"
 """Entry points of this group start what a library cannot: `sandbox` is a `StartSandbox`."""
@@ -75,7 +75,7 @@ class StartSandbox(Protocol):
 
 
 class ModelAsked(NamedTuple):
-    """What an agent's model was asked."""
+    """A request to an agent's model."""
 
     agent: str
     request: ModelRequest
@@ -102,16 +102,16 @@ class InMemoryDeployment:
         self.files: dict[tuple[str, str], WorkspaceFile] = {}
         self.requests: list[ModelAsked] = []
         self.invocations: Counter[str] = Counter()
-        """How often the tool of a call has begun, by the call's id."""
+        """The number of times that the tool of a call has begun, by the call's id."""
         self.stores = 0
         """Records that the processes have stored."""
         self.kill_at: Callable[[InMemoryProcess, int], bool] = lambda process, stores: False
-        """Whether the process that has just stored the record of this number dies behind it."""
+        """Returns True if the process that has just stored the record of this number dies behind it."""
         self.kill_before: Callable[[InMemoryProcess, int], bool] = lambda process, stores: False
-        """Whether the process that is about to store the record of this number dies before it."""
+        """Returns True if the process that is about to store the record of this number dies before it."""
         self.kills: list[str] = []
         self.problem: BaseException | None = None
-        """What a handler has raised that none should."""
+        """An error that a handler has raised although no handler should."""
         self._on_change = on_change
         self._live: dict[str, _Live] = {}
         self._lives: Counter[str] = Counter()
@@ -140,7 +140,7 @@ class InMemoryDeployment:
             await self._begin(name)
 
     async def close(self) -> None:
-        """End all processes and whatever they have at work."""
+        """End all processes and all their work."""
         self.clock.stop()
         # A process that replaces one that was killed would take work on behind the others' end.
         self.kill_at = self.kill_before = lambda process, stores: False
@@ -153,14 +153,14 @@ class InMemoryDeployment:
             await live.close()
 
     def is_idle(self) -> bool:
-        """Return whether nothing goes on but waiting for a time or for somebody outside."""
+        """Return whether nothing goes on but waiting for a time or for a person outside."""
         if self._restarts:
             return False
         at_work = {task for live in self._live.values() for task in live.process.at_work}
         return at_work <= self.clock.sleeping
 
     def process(self, name: str) -> InMemoryProcess:
-        """The living process of the service. Raises SetupError when there is none of the name."""
+        """The living process of the service. Raises SetupError if no process has the name."""
         if name not in self._live:
             raise SetupError(f"the team has no process {name!r}; it has {', '.join(self._live)}")
         return self._live[name].process
@@ -173,7 +173,7 @@ class InMemoryDeployment:
         self.kills.append(name)
         for task, (digest, reply) in list(self._replies.items()):
             if task in process.at_work:
-                # Nobody has heard the answer: whoever asks again is given it.
+                # The answer was lost: a caller that asks again gets it.
                 del self._replies[task]
                 self._unheard.setdefault(digest, []).append(reply)
         old = self._live.pop(name)
@@ -360,9 +360,9 @@ class TeamWorld(metaclass=Explaining):
         self._deployment = deployment
         self._change = change
         self.approves = approves
-        """Whether calls that wait for a person are let be made."""
+        """True if calls that wait for a person are approved."""
         self._real_time = real_time
-        """Whether waits take their time, as those for a real endpoint must."""
+        """True if waits take their time, as those for a real endpoint must."""
         self._sent = itertools.count(1)
 
     def next_number(self) -> int:
@@ -404,7 +404,7 @@ class TeamWorld(metaclass=Explaining):
         self._deployment.clock.skip(seconds)
 
     def note_change(self) -> None:
-        """Has whoever waits for a change look again."""
+        """Have everything that waits for a change look again."""
         self._change.set()
 
     async def changed(self, until: float | None = None) -> None:
@@ -423,7 +423,7 @@ class TeamWorld(metaclass=Explaining):
             raise self._deployment.problem
 
     def is_idle(self) -> bool:
-        """Return whether all that is left to do waits for a time or for somebody outside."""
+        """Return whether all that is left to do waits for a time or for a person outside."""
         return self._deployment.is_idle()
 
     async def skip_to_next(self, until: float | None = None) -> None:

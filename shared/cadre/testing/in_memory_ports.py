@@ -94,7 +94,7 @@ class Wire(Protocol):
     """One process's way to the streams."""
 
     async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
-        """Return what the server answers. Raises what it refuses with, or `silence`: done or not, nobody knows."""
+        """Return what the server answers. Raises what it refuses with, or `silence`: the outcome is unknown."""
         ...
 
     def post(self, operation: Callable[[], object], loss: str) -> None:
@@ -103,7 +103,7 @@ class Wire(Protocol):
 
 
 class Reach(NamedTuple):
-    """What the ports of one process share."""
+    """The state that the ports of one process share."""
 
     wire: Wire
     streams: Sequence[Stream[KeptMessage]]
@@ -262,7 +262,7 @@ class InMemoryBus:
         self._reach.wire.post(lambda: self._interrupt_all(run), "lost-interrupt")
 
     async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
-        """Nobody looks on."""
+        """Do nothing: no client watches."""
 
 
 async def store_effect(
@@ -308,7 +308,7 @@ class InMemoryEffects:
 
 
 class InMemoryTallies:
-    """ports.Tallies: each on a subject of its own."""
+    """ports.Tallies: each on a separate subject."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -326,7 +326,7 @@ class InMemoryTallies:
 
 
 class InMemoryQuarantine:
-    """ports.QuarantineStore: what is held against a message, on a subject of its own."""
+    """ports.QuarantineStore: what is held against a message, on a separate subject."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach

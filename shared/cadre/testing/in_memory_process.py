@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 REDELIVER_AFTER_SECONDS = 0.5
 ACK_WAIT_SECONDS = 30.0
-"""What a handler has left unsettled is delivered again so long after it ended."""
+"""The time after a handler ended at which what it has left unsettled is delivered again."""
 
 Handler = Callable[[Delivery], Awaitable[None]]
 

@@ -26,7 +26,7 @@ class StreamMessage(NamedTuple):
     subject: str
     data: bytes
     origin: int = 0
-    """Where it lay first, if it was passed on."""
+    """The place where it lay first, if it was passed on."""
 
 
 class Subscriber(Protocol):
@@ -54,7 +54,7 @@ class InMemoryConsumer:
         self._dispatch()
 
     def leave(self, subscriber: Subscriber) -> None:
-        """What the subscriber holds is delivered to others, or to the one that takes its place."""
+        """Have what the subscriber holds delivered to others, or to the one that takes its place."""
         self._subscribers.remove(subscriber)
         for message, holder in list(self._held.values()):
             if holder is subscriber:

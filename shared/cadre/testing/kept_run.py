@@ -19,7 +19,7 @@ from cadre.tools.foreign import ForeignTool
 from cadre.tools.loading import AnyTool
 
 Policy = Literal["history", "live", "refuse"]
-"""What becomes of a tool's calls when its run is tried again: `history` answers those that were made then, and no
+"""The treatment of a tool's calls when its run is tried again: `history` answers those that were made then, and no
 other; `live` makes them, if the tool is read-only; `refuse` answers none. A tool without a policy has `history`, and
 what was not called then is called if it is read-only."""
 
@@ -34,7 +34,7 @@ _RECALL = ToolCard(
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to."""
+    """The outcome of a run."""
 
     state: RunState
     output: Any = None
@@ -49,7 +49,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reached(msgspec.Struct, frozen=True, order=True):
-    """How far a run was: what is less was earlier."""
+    """The progress of a run: a lesser one is an earlier one."""
 
     steps: int
     """Finished ones."""
@@ -60,11 +60,11 @@ class Reached(msgspec.Struct, frozen=True, order=True):
 
 
 Act = ev.MessageReceived | ev.EditApplied
-"""What people did to a run while it went on."""
+"""An action of a person on a run while it went on."""
 
 
 class Delegation(NamedTuple):
-    """Which of the delegations of a run: the first to this member has number 0."""
+    """A delegation of a run: the first to this member has number 0."""
 
     member: str
     number: int
@@ -75,7 +75,7 @@ Below = tuple[Delegation, ...]
 
 
 class KeptAct(NamedTuple):
-    """What was done to a run, or to one below it, when that was so far."""
+    """An action on a run, or on one below it, when that was so far."""
 
     below: Below
     after: Reached
@@ -83,7 +83,7 @@ class KeptAct(NamedTuple):
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has ended, with all below it; or a task that somebody has written down."""
+    """A run that has ended, with all below it; or a task that was written down."""
 
     task: Task
     outcome: RunOutcome | None
@@ -93,9 +93,9 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     decisions: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = []
     """The calls that waited for a person, with the word of that person, of the runs below it as well."""
     signals: list[tuple[Below, SignalReceived]] = []
-    """What came from outside for the run, or one below it, to wait for."""
+    """The signals that came from outside for the run, or one below it, to wait for."""
     acts: list[KeptAct] = []
-    """What people said to the run and those below it, and edited of them."""
+    """The messages of people to the run and those below it, and their edits."""
     cards: dict[str, ToolCard] = {}
     """The tools that were offered, by name."""
     blobs: Mapping[str, bytes] = {}
@@ -198,7 +198,7 @@ def _acts(below: Below, entries: Iterable[Entry]) -> list[KeptAct]:
 
 
 def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAnswered]]:
-    """Yield what runs were told of earlier work as they began, as the calls that they make of the memory service for
+    """Yield the earlier work that runs recalled as they began, as the calls that they make of the memory service for
     it.
     """
     asked = {event.call: event for event in events if isinstance(event, ev.MemoryAsked)}
@@ -217,7 +217,7 @@ def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAns
 
 
 def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
-    """Return what the end of a run tells, which made so many calls."""
+    """Return the outcome that the end of a run gives, which made so many calls."""
     return RunOutcome(
         state=end.state,
         output=end.output,
@@ -242,7 +242,7 @@ def tools_from_history(
     """The tools of a team, and those that others offered to the run, answering as they did in it.
 
     `policies` are by name, `*` for all that are not named. A call that is not answered fails, and the model reads why:
-    no effect happens twice, or anew. `turn` is awaited before each answer.
+    no effect happens twice, or for the first time. `turn` is awaited before each answer.
     """
     answers: dict[str, dict[bytes, deque[ev.ToolAnswered]]] = defaultdict(lambda: defaultdict(deque))
     for call, answer in run.calls:

@@ -25,7 +25,7 @@ from cadre.settings import child_environment
 from cadre.tools.example_values import example
 
 Reply = ModelReply | RequestedCall | Sequence[RequestedCall] | str | Exception
-"""What a model of a test says: text, a call, several calls at once, a whole `ModelReply`, or an error to be raised."""
+"""A reply of a model in a test: text, a call, several calls at once, a whole `ModelReply`, or an error to be raised."""
 
 AnyModel = Model | Iterable[Reply] | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 """A model, or what stands for one: the replies of a script, or a function from a request to its reply."""
@@ -47,7 +47,7 @@ def answer(value: Any) -> RequestedCall:
 
 @explained({"calls": "team.requests has what the models were asked"})
 class ScriptedModel:
-    """Says one reply after the other, whoever asks. Raises AssertionError when it is asked once more."""
+    """Says one reply after the other, to any caller. Raises AssertionError when it is asked once more."""
 
     def __init__(self, replies: Iterable[Reply]) -> None:
         self._replies = list(replies)
@@ -55,7 +55,7 @@ class ScriptedModel:
 
     @property
     def left(self) -> int:
-        """Return how many replies nobody has asked for yet."""
+        """Return how many replies are left to be asked for."""
         return len(self._replies) - self._said
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
@@ -107,7 +107,7 @@ class TestModel:
     __test__ = False
 
     def __init__(self) -> None:
-        """Take nothing: what it says follows from what it is asked."""
+        """Take nothing: the replies follow from the requests."""
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.tools}
@@ -149,8 +149,8 @@ def model_of(given: AnyModel) -> Model:
 
 
 async def say(reply: Reply, on_text: OnText) -> ModelReply:
-    """The reply in full, after its text was told. Raises the reply where it is an error of an endpoint, AssertionError
-    where it is any other."""
+    """Return the reply in full, after its text was streamed. Raises the reply where it is an error of an endpoint,
+    AssertionError where it is any other."""
     if isinstance(reply, ModelUnavailable | ModelRefused):
         raise reply
     if isinstance(reply, Exception):
@@ -188,7 +188,7 @@ class ModelServer:
         return lines
 
     def reset(self) -> None:
-        """Clear the journal and begin the script anew."""
+        """Clear the journal and begin the script again."""
         httpx2.post(f"{self._base}/script/reset", timeout=15).raise_for_status()
 
 

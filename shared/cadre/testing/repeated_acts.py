@@ -1,5 +1,4 @@
-"""What people said to a kept run and edited of it, or of runs below it, done again to the one that is tried, once it is
-as far."""
+"""Repeat what people said to a kept run, or edited of it or of runs below, on the run that is tried."""
 
 import asyncio
 from collections import defaultdict, deque
@@ -17,7 +16,7 @@ from cadre.testing.team_run import TeamRun
 
 
 class NotDoneAgain(CadreError):
-    """What a person did to a run cannot be done to it now: what would come of it is no comparison."""
+    """A person's act on a run cannot be repeated now: the outcome would be no comparison."""
 
     def __init__(self, kept: KeptAct, why: str) -> None:
         act, member = kept.act, kept.below[-1].member if kept.below else ""
@@ -52,7 +51,7 @@ class RepeatedActs:
     async def turn(self) -> None:
         """Wait while one is due: the answer of a model or a tool would carry the run past it."""
         while self._began is not None and self.is_due:
-            # The process that waits here has not come to rest, of which the team would be told.
+            # The process that waits here has not come to rest, so the team is not notified.
             self._began[0].note_change()
             await self._done.wait()
 
@@ -90,7 +89,7 @@ class RepeatedActs:
 
 
 def run_at(team: Team, run: TeamRun, below: Below) -> TeamRun | None:
-    """The run at the end of this way; None as long as nobody has begun it."""
+    """Return the run at the end of this way; None as long as it has not begun."""
     for one in below:
         call = delegations(run.events).get(one)
         if call is None:

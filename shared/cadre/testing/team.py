@@ -57,10 +57,10 @@ class TeamCall(NamedTuple):
     tool: str
     arguments: dict[str, Any]
     output: Any
-    """None while there is none."""
+    """None until there is an output."""
     error: ErrorInfo | None
     invocations: int
-    """How often the tool was begun for this call: more than once only where a process was killed."""
+    """The number of times that the tool was begun for this call: more than once only where a process was killed."""
 
 
 HINTS = {
@@ -319,7 +319,7 @@ class Team(TeamWorld):
         return self._deployment.stream.dead
 
     def leftovers(self) -> list[str]:
-        """Return what a test has most likely overlooked: messages that were given up, replies that nobody asked for."""
+        """Return what a test has most likely overlooked: messages that were given up, replies that were not used."""
         dead = [f"dead letter {letter.message.subject}: {letter.reason}" for letter in self.dead_letters]
         scripts = {
             id(model): model for model in self._deployment.models.values() if isinstance(model, ScriptedModel)
@@ -351,7 +351,7 @@ class Team(TeamWorld):
     def kill(self, process: str) -> None:
         """Kill the process of an agent (by its name) or of the tools (`tools`) where it stands.
 
-        Raises SetupError when there is none of the name.
+        Raises SetupError if no process has the name.
         """
         self._deployment.kill(self._deployment.process(process))
 
@@ -429,7 +429,7 @@ def _listed(what: str, given: Any) -> list[Any]:
 
 
 def _tools(given: Any) -> list[AnyTool]:
-    """Return the tools of an entry. Raises SetupError for what is none."""
+    """Return the tools of an entry. Raises SetupError for anything else."""
     if isinstance(given, str | Path):
         return load_tools(str(given))
     if isinstance(given, ModuleType):
@@ -502,14 +502,14 @@ def _content(url: str) -> bytes:
 
 
 class CrashOutcome(NamedTuple):
-    """What came of a scenario in which a process was killed."""
+    """The outcome of a scenario in which a process was killed."""
 
     after: int
     """The number of the record behind which, or before which, it died; 0 for the play without a death."""
     killed: str
     """The process, by its name."""
     value: Any
-    """What the scenario returned."""
+    """The value that the scenario returned."""
     team: Team
     """The team at its end, to be asserted on."""
 

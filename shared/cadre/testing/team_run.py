@@ -52,7 +52,7 @@ RUN_HINTS = {
 
 
 class TeamRunWaits(CadreError):
-    """The run goes no further by itself: it waits for a person, or for what nobody will send."""
+    """The run cannot go further alone: it waits for a person, or for something that will not come."""
 
 
 @explained(RUN_HINTS)
@@ -76,7 +76,7 @@ class TeamRun(metaclass=Explaining):
 
         While the whole team only waits for a time (a retry, a timeout, a wait of the agent), the clock is moved on to
         it. Raises TimedOut after `timeout` seconds of the team's time: the run goes on. Raises TeamRunWaits when it
-        waits for a person, or for something that will never come; and whatever a model raised that none may.
+        waits for a person, or for something that will never come; and any error that a model raised but must not.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         until = self._team.now() + seconds if seconds is not None else None
@@ -105,7 +105,7 @@ class TeamRun(metaclass=Explaining):
         return self._typed(found.output, self._output_type if output_type is None else output_type)
 
     async def settle(self) -> None:
-        """Wait until the run is over, or the team only waits for a time or for somebody outside."""
+        """Wait until the run is over, or the team only waits for a time or for a person outside."""
         while not self.is_over and not self._team.is_idle():
             await self._team.changed()
 
@@ -214,7 +214,7 @@ class TeamRun(metaclass=Explaining):
         feedback: str = "",
         by: str = "test",
     ) -> None:
-        """Have a call made with these arguments in place of its own of the same names, or another tool called.
+        """Have a call made with these arguments in place of those of the same names, or another tool called.
 
         `replace`: these are all arguments. Raises InvalidRequest for arguments that the tool does not take.
         """

@@ -62,7 +62,7 @@ class ToolContext(metaclass=Explaining):
 
     `call_id` is the same in every run of the call: use it as the idempotency key. `deliveries` is 1 at the first
     try. `traceparent` (W3C) names the span of this call in the trace of its run: a header for services that the tool
-    calls, a parent for spans of its own. In a unit test it can be made without arguments.
+    calls, a parent for the tool's own spans. In a unit test it can be made without arguments.
     """
 
     def __init__(  # noqa: PLR0913 - each by its name
@@ -85,13 +85,13 @@ class ToolContext(metaclass=Explaining):
         self.tree = tree
         self.tool = tool
         self.user = user
-        """The person for whom the tree of runs works, as its caller has named them; empty: nobody in particular."""
+        """The person for whom the tree of runs works, as its caller has named them; empty: not named."""
         self.session = session
         """The session of the tree's first run; empty: none."""
         self.deliveries = deliveries
         self.traceparent = traceparent
         self.resumes = resumes
-        """Where a call goes on that its tool has left unfinished."""
+        """The point at which a call goes on that its tool has left unfinished."""
         self.cleanup = cleanup
         """The run has ended: the tool is to leave things in order."""
         self.cancelled = CancelSignal()

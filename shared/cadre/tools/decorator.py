@@ -81,7 +81,7 @@ class ToolError(CadreError):
 
 
 class CallInterrupted(TerminalError):
-    """A tool lost sight of its work: it may be done or not. The model reads that; nobody repeats the call."""
+    """A tool lost sight of its work: it may be done or not. The model reads that; the call is not repeated."""
 
 
 class CallPaused(CadreError):
@@ -118,8 +118,8 @@ class ToolOptions(TypedDict, total=False):
     serial: bool
     """A run sends its calls of serial tools one after another, in the order in which its model asks for them."""
     approval: str
-    """Whether a person must approve a call: `never`, `always` or `when: <expression over the parameters>`;
-    by default the agent decides that."""
+    """The approval that a call needs: `never`, `always` or `when: <expression over the parameters>`; by
+    default the agent decides that."""
     does: Does
     """The kind of its calls, for the rules of policies: `pay`, `send`, `delete` …"""
     to: str | list[str]

@@ -23,7 +23,7 @@ from cadre.tools.files import File
 AnyTool = Tool[..., Any]
 
 FILE_MODULE = "cadre_file_"
-"""What begins the name of a module that was loaded by the path of its file."""
+"""The beginning of the name of a module that was loaded by the path of its file."""
 
 SERIAL = "SERIAL"
 """The name by which a module says that all of its tools are serial: `SERIAL = True`."""
@@ -67,7 +67,7 @@ def _skills(folder: Path) -> list[AnyTool]:
 
 
 class HoldsTools(metaclass=Explaining):
-    """What brings tools with it, such as an agent that Python defines."""
+    """An object that brings tools with it, such as an agent that Python defines."""
 
     @abstractmethod
     def brought_tools(self) -> list[AnyTool]:
@@ -98,7 +98,7 @@ def load_module(source: str) -> ModuleType:
     except SyntaxError as error:
         raise SetupError(f"{error.filename}:{error.lineno}: not valid Python: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        # Importing runs somebody else's code, which may raise anything.
+        # Importing runs foreign code, which may raise anything.
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise SetupError(f"{_origin(error, source)}: cannot be imported: {problem}") from error
 
@@ -107,7 +107,7 @@ def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise SetupError(f"{path}: no such file")
-    # A name of its own: a file called json.py must not take the place of that module.
+    # A separate name: a file called json.py must not take the place of that module.
     name = f"{FILE_MODULE}{crc32(os.fsencode(path)):08x}_{path.stem}"
     if name in sys.modules:
         return sys.modules[name]

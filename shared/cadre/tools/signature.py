@@ -27,7 +27,7 @@ class Signature(NamedTuple):
     """The description and the schemas of a function."""
 
     description: str
-    """The docstring without its parameters; "" when there is none."""
+    """The docstring without its parameters; "" without a docstring."""
     parameters: dict[str, FilledIn]
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
@@ -210,4 +210,4 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
     try:
         return read_type(lists_for_iterators(hint), output=True).schema
     except NotOffered:
-        return None  # not JSON by itself: the executor sends its text
+        return None  # not JSON itself: the executor sends its text

@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 async def run_in_thread(function: Callable[[], T], name: str) -> T:
-    """Runs `function()` in a thread of its own and awaits it. When cancelled, it leaves the thread running."""
+    """Run `function()` in a separate thread and await it. When cancelled, it leaves the thread running."""
     return await start_thread(function, name)
 
 
 def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Runs `function()` in a thread of its own; the future has its outcome."""
+    """Run `function()` in a separate thread; the future has its outcome."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -29,7 +29,7 @@ def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
             how(outcome)
 
     def deliver(how: Callable[[Any], None], outcome: object) -> None:
-        # A closed loop means that the process is ending: nobody waits for the outcome.
+        # A closed loop means that the process is ending: the outcome is no longer awaited.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, how, outcome)
 
@@ -42,7 +42,7 @@ def start_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
             wrapped.__cause__ = error
             deliver(future.set_exception, wrapped)
         except BaseException as error:
-            # Whatever ended the function belongs to the caller; here it would only end this thread.
+            # Any error that ended the function belongs to the caller; here it would only end this thread.
             deliver(future.set_exception, error)
         else:
             deliver(future.set_result, result)

@@ -30,7 +30,7 @@ class DecidedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallChanges(NamedTuple):
-    """What an entry makes of the calls of its run that wait for a person."""
+    """The changes that an entry makes to the calls of its run that wait for a person."""
 
     held: Sequence[PendingCall]
     """They wait from now on."""

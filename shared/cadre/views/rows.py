@@ -29,26 +29,26 @@ RowState = Literal["queued", "open", "held", "waiting", "ok", "failed", "dropped
 
 
 class Awaited(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What ends a wait, whichever comes first."""
+    """The end of a wait, whichever comes first."""
 
     signal: str | None = None
     until: float | None = None
 
 
 class RunFacts(msgspec.Struct, omit_defaults=True):
-    """What only the row of a run has."""
+    """The facts that only the row of a run has."""
 
     parent: str | None = None
     """The run that delegated it."""
     ended: RunState | None = None
-    """How it has ended, if it has."""
+    """The way in which it has ended, if it has."""
     step: int = 0
     """Number of the step in work."""
     max_steps: int | None = None
     model: str = ""
     """The name under which its model last answered."""
     missing: list[str] = []
-    """What it wants and no live service offers, and how to start that: a line each."""
+    """The tools and agents that it wants and no live service offers, and how to start them: a line each."""
     cancelling: bool = False
     """It was asked to end."""
 
@@ -80,9 +80,9 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of a run: what went wrong last, or what a person said. Of a call: why it is held, what was decided. Of a model:
     why it is asked, or has not answered."""
     asked_at: float = 0.0
-    """When it began to be owed."""
+    """The time at which it began to be owed."""
     began_at: float = 0.0
-    """When work on it began."""
+    """The time at which work on it began."""
     ended_at: float = 0.0
     is_question: bool = False
     """A person is asked, and no call follows."""
@@ -94,7 +94,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     done. Of a model: its answer. Of a note: what it says."""
     result: str = ""
     error: str = ""
-    """What went wrong: `Type: message`, of a call the message alone."""
+    """The error: `Type: message`, of a call only the message."""
     lines: Sequence[str] = ()
     """Of a run: what the latest event of its kind's own means; of a note: what it means."""
     facts: RunFacts | None = None
@@ -108,7 +108,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """What one event means, on a line. `at` is in Unix seconds."""
+    """The meaning of one event, on a line. `at` is in Unix seconds."""
 
     seq: int
     at: float
@@ -120,7 +120,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class RowsChanged(msgspec.Struct, omit_defaults=True):
-    """What has changed in a tree: the rows, each as it is now, and what happened, in lines."""
+    """The changes in a tree: the rows, each as it is now, and what happened, in lines."""
 
     seq: int
     """Stream sequence up to which this goes."""

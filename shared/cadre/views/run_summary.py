@@ -1,4 +1,4 @@
-"""What lists show of a run: pure, computed from its entries one by one."""
+"""Summarize a run for lists: pure, computed from its entries one by one."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ _LATE = (ev.RecordIgnored, ev.ToolAnswered, ev.DelegateFinished)
 _WITHOUT_CONSEQUENCE = frozenset(
     (ev.RecordIgnored, ev.SignalReceived, ev.MessageReceived, ev.EditApplied, ev.EditRefused)
 )
-"""They say nothing of what the run is about; what follows from them stands beside them in their entry."""
+"""They say nothing of what the run is about; what follows from them stands next to them in their entry."""
 
 
 def end_state(entry: Entry, run: str) -> RunState | None:

@@ -19,11 +19,11 @@ from cadre.views.words import brief, call_text, error_text, number, seconds, too
 
 
 class Update(NamedTuple):
-    """What one entry has changed. `rows` and `lines` stay empty where the story is made without rows."""
+    """The changes that one entry has made. `rows` and `lines` stay empty where the story is made without rows."""
 
     rows: Sequence[Row] = ()
     lines: Sequence[Line] = ()
-    """What its events mean, in their order; those that are not worth a line are left out."""
+    """The meaning of its events, in their order; those that are not worth a line are left out."""
 
     runs: Sequence[str] = ()
     """Ids of the runs whose summaries are others now, the entry's own first."""

@@ -1,1 +1,1 @@
-"""What the model answers: how it is read, held to a form, and checked."""
+"""The model's answers: reading them, holding them to a form, and checking them."""

@@ -37,7 +37,7 @@ def problem_with(run: Run, answer: Any) -> str | None:
 
 
 def check_calls(run: Run, step: int, answer: Any, arguments: dict[str, Any] | None) -> list[ev.AnyEvent]:
-    """The calls of the tools that check the answer of a step; [] when there is none.
+    """The calls of the tools that check the answer of a step; [] without such tools.
 
     `arguments` are those of `final_answer` as the model wrote them, whose call is the step's first; None when the
     answer came in another way.

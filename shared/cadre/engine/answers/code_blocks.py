@@ -49,12 +49,12 @@ class CodeBlock(NamedTuple):
     """Language of a fence in lower case, "" where it names none; None: the block stands between the agreed tags."""
     is_closed: bool
     is_certain: bool = False
-    """Its end is one whatever may follow."""
+    """True if its end is certain, regardless of the text that may follow."""
 
 
 def blocks_in(text: str, tags: Tags) -> list[CodeBlock]:
     """Return the blocks of Python: those between the tags, else the fences that name Python, else those without a
-    label. Fences of other languages and quoted ones are none."""
+    label. Fences of other languages and quoted fences do not count."""
     tagged = [block for block in _tagged(text, tags) if block.code]
     if tagged:
         # Names that words mention between tags are no code where a block follows.
@@ -165,7 +165,7 @@ def _tagged(text: str, tags: Tags) -> Iterator[CodeBlock]:
             return
         close = _close(text, begun.end(), ends)
         until = close.begin if close is not None else len(text)
-        # Words that name the tag are not its block: that begins at the last tag on a line of its own.
+        # Words that name the tag are not its block: that begins at the last tag on its own line.
         again = [one for one in begins.finditer(text, begun.end(), until) if _begins_line(text, one.start())]
         if again and not is_python(dedented(text[begun.end() : until])):
             begun = again[-1]

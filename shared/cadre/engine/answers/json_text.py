@@ -1,4 +1,4 @@
-"""JSON that a model wrote: read as it stands or as it was meant, and told to the model where it cannot be."""
+"""Read JSON that a model wrote, as it stands or as it was meant, and report to the model what cannot be read."""
 
 import contextlib
 import re
@@ -14,7 +14,7 @@ from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.tagged import MAX_LEVELS, nesting
 
 UNREADABLE = (ValueError, RecursionError)
-"""What decoding a model's JSON may raise: wrong syntax, half a surrogate pair, nesting without end."""
+"""The errors that decoding a model's JSON may raise: wrong syntax, half a surrogate pair, nesting without end."""
 
 
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)

@@ -1,6 +1,6 @@
 """JSON as models write it: with trailing commas, in single quotes, with Python's words, without its last brackets.
 
-A parser of its own and nothing that runs code. What it mends is punctuation; a text or a number that is cut off stays
+It is a separate parser and never runs code. What it mends is punctuation; a text or a number that is cut off stays
 an error, because half a value may mean something else.
 """
 
@@ -12,10 +12,10 @@ import msgspec
 from cadre.protocol.tagged import MAX_LEVELS
 
 BEGINS = re.compile(r"\{\s*(?:[\"'}]|[A-Za-z_]\w*\s*:)")
-"""How an object begins; any other brace is part of the prose."""
+"""The beginning of an object; any other brace is part of the prose."""
 
 BEGINS_VALUE = re.compile(r"\[\s*(?:[\"'{\]])|" + BEGINS.pattern)
-"""How an array of texts or objects begins, or an object that may hold one."""
+"""The beginning of an array of texts or objects, or of an object that may hold one."""
 
 _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[\s,\]}])")

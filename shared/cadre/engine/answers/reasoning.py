@@ -32,11 +32,11 @@ _BLANK = " \t\r\n\ufeff\u200b"
 
 
 class Quotes(NamedTuple):
-    """What may quote tags without being reasoning."""
+    """Quotations in which tags are not reasoning."""
 
     begins: re.Pattern[str]
     end: Callable[[str, int], int | None]
-    """Where the one that begins at a place of a text ends; None: it is not sound, its tags are tags."""
+    """Returns the end of the quotation that begins at a place of a text; None: it is not sound, its tags are tags."""
 
 
 def _end_of_json(text: str, at: int) -> int | None:
@@ -51,7 +51,7 @@ def _end_of_json(text: str, at: int) -> int | None:
 JSON = Quotes(BEGINS_VALUE, _end_of_json)
 
 _MOST_BROKEN = 100
-"""Beginnings of quotes that come to nothing, after which there are none: a search for each end costs time."""
+"""The number of unfinished quotes after which no more are looked for, because a search for each end costs time."""
 
 
 def without_reasoning(text: str, quotes: Quotes = JSON) -> str:

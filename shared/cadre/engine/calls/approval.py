@@ -19,22 +19,22 @@ from cadre.protocol.policy import PLAN_TOOLS
 from cadre.spec.answer_schema import misfits
 
 CALLERS = "a function of whoever started the run: they answer it"
-"""Why such a call is held."""
+"""The reason for holding such a call."""
 
 _CALLERS_SECONDS = 86_400.0
-"""How long a function of the caller waits for its result, unless the agent bounds its approvals."""
+"""The time that a function of the caller waits for its result, unless the agent bounds its approvals."""
 
 WIDER = "it plans further tools after something was read"
-"""Why a plan is held."""
+"""The reason for holding a plan."""
 
 
 class RuledCall(NamedTuple):
-    """What the rules make of a call that could be made."""
+    """The verdict of the rules on a call that could be made."""
 
     decided: ev.PolicyDecided | None
     """The decision of its policies; None where they have no rule about it."""
     instead: ev.ApprovalRequested | ev.CallRefused | None
-    """What becomes of it in place of being made; None: it is made."""
+    """The event that takes the place of the call; None: it is made."""
 
 
 def rule_on(
@@ -159,7 +159,7 @@ def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:
 
 
 def may_decide(held: CallState, deciders: Sequence[str]) -> bool:
-    """Return whether somebody of this name, or with one of these roles, may decide on the call."""
+    """Return whether a person of this name, or with one of these roles, may decide on the call."""
     by = held.hold.by if held.hold is not None else []
     return not by or not set(by).isdisjoint(deciders)
 
@@ -196,7 +196,7 @@ def check_correction(
 
 
 def expired(held: CallState) -> ev.ApprovalDecided:
-    """The event of a held call that nobody has decided on in time."""
+    """The event of a held call that was not decided on in time."""
     return ev.ApprovalDecided(call=held.id, verdict="expired")
 
 

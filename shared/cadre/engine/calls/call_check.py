@@ -1,4 +1,4 @@
-"""Whether a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
+"""Check that a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
 
 import re
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class CallNotAllowed(Exception):
 
 
 def input_schema(run: Run, name: str) -> dict[str, Any] | None:
-    """The JSON Schema of what a tool, a member or `final_answer` takes; None where there is none now."""
+    """The JSON Schema of what a tool, a member or `final_answer` takes; None if it does not exist now."""
     if name in run.tools:
         return run.tools[name].input_schema
     if name in run.members:
@@ -117,7 +117,7 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
 
 
 _OPEN: dict[str, Any] = {"integer": 0, "number": 0, "boolean": True, "array": [], "object": {}}
-"""What stands for a value of each type."""
+"""The stand-in for a value of each type."""
 
 
 def open_arguments(schema: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class _Written(NamedTuple):
 
 
 class _NoCall(Exception):
-    """What begins like calls of a dialect comes to none: it breaks off, or is something else."""
+    """The text begins like calls of a dialect but holds no call: it breaks off, or is something else."""
 
 
 _Read = Callable[[str, re.Match[str], SchemaOf], _Written]
@@ -66,7 +66,7 @@ _FILLER = re.compile(
     r"|<[｜|]tool[▁_]call[▁_]begin[｜|]>\s*function\s*<[｜|]tool[▁_]sep[｜|]>(?=\s*<\w+:invoke)"
     r"|<[｜|]tool[▁_]call[▁_]end[｜|]>|<\|(?:open|close)\|>tools<\|sep\|>|<\|tool_call_end\|>)*"
 )
-"""What stands around the calls of an answer and says nothing."""
+"""The text around the calls of an answer that carries no meaning."""
 
 _MADE_UP = re.compile(r"\s*(?:Observation:|Calling tools:|<tool_response>|<\|tool_response)")
 _FENCED = re.compile(
@@ -372,7 +372,7 @@ def _python_calls(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Writ
 
 
 def _python_lines(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
-    """Read calls of which each stands on a line of its own, up to the tag that ends them."""
+    """Read calls of which each stands on its own line, up to the tag that ends them."""
     end = text.find("</function_calls>", begun.end())
     if end < 0:
         raise _NoCall
@@ -514,7 +514,7 @@ _DIALECTS = (
     _rule(r"(?=[\[{])", _bare_json),
     _rule(r"(?=\[[A-Za-z_][\w.]*\()", _python_calls),
 )
-"""How a call of a dialect begins, and what reads it."""
+"""The beginnings of a call in each dialect, with the functions that read it."""
 
 _MARKED_DIALECTS = _DIALECTS[:-2]
 """Those that words do not begin like."""

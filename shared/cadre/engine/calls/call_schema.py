@@ -1,7 +1,7 @@
 """The JSON Schema of one call: a union over the functions that a model may call, for endpoints that hold it to that.
 
 Its root is an object, because OpenAI's API takes nothing else; the reader of calls in text knows this form. What only
-explains (descriptions, titles, examples) is left out: the prompt tells it, and grammars have no use for it.
+explains (descriptions, titles, examples) is left out: the prompt says it, and grammars have no use for it.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
 """Calls that a model wrote into its text: what is one, what only looks like one, and what is a last word.
 
-A call names its function and has its arguments under a key for them. A name alone is not a call, nor is what
-declares a function as the model was told it: small models repeat schemas and examples, which must not be carried
-out.
+A call names its function and has its arguments under a key for them. A name alone is not a call, nor is a declaration
+of a function as the model was given it: small models repeat schemas and examples, which must not be carried out.
 """
 
 import re
@@ -59,11 +58,11 @@ _LIST_KEYS = ("tool_calls", "tool_uses")
 _TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _KEYWORDS = {"$ref", "$schema", "$defs", "definitions", "properties", "anyOf", "oneOf", "allOf", "enum"}
 _PLACEHOLDERS = ("…", "...")
-"""What stands for values in the examples of prompts."""
+"""The placeholders for values in the examples of prompts."""
 
 
 class NoCall(ReadingError):
-    """What was read is no call; the answer may hold one elsewhere."""
+    """The text that was read is no call; the answer may hold one elsewhere."""
 
 
 def schemas_of(run: Run) -> SchemaOf:
@@ -100,7 +99,7 @@ def several(value: Any) -> list[Any]:
 
 def read_call(value: Any, schema_of: SchemaOf) -> RequestedCall:
     """Return the call that a JSON value is: {name, arguments}, also under `function` or `tool`, or with other keys for
-    these. Raises NoCall where it is none, ReadingError where its arguments cannot be read."""
+    these. Raises NoCall if it is not a call, ReadingError if its arguments cannot be read."""
     for wrapper in ("function", "tool", "function_call"):
         if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
             return read_call(value[wrapper], schema_of)

@@ -1,4 +1,4 @@
-"""What events make of a step's calls: held, waiting for their turn, sent, answered, given up."""
+"""Fold events into a step's calls: held, waiting for their turn, sent, answered, given up."""
 
 from cadre.engine.calls.repeats import note_outcome
 from cadre.engine.context.context_budget import per_step, weight_of_closed
@@ -16,7 +16,7 @@ _TIMED_OUT: dict[str, ErrorCode] = {"": "timed-out", "away": "away", "left": "in
 """Codes of the errors, by the code of `call.timed_out`."""
 
 _REMEMBERED = 64
-"""Revoked calls that are kept: those of the last entries, for a worker that died before it told."""
+"""The number of revoked calls that are kept, the last ones, in case a worker died before it sent the message."""
 
 Opening = ev.ApprovalRequested | ev.ToolCalled | ev.DelegateStarted | ev.CallRefused
 
@@ -116,7 +116,7 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
 
 
 def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> ErrorInfo | None:
-    """Return what whoever asked for the call reads in place of its result; None when a result is still to come."""
+    """Return the error that the caller reads in place of the call's result; None if a result is still to come."""
     if isinstance(event, ev.CallTimedOut):
         effect = "It was not made." if event.code == "away" else "Whether it has had any effect is unknown."
         text = f"Error executing tool {call.name!r}: {no_answer(event)}. {effect}"
@@ -175,7 +175,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
 
 
 def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
-    """Give up a call that took too long, and has its worker told."""
+    """Give up a call that took too long, and have its worker informed."""
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return
@@ -186,7 +186,7 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
 
 
 def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
-    """Give up a call that nobody needs any more, and has its worker told."""
+    """Give up a call that is no longer needed, and have its worker informed."""
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return
@@ -220,7 +220,7 @@ def note_late(run: Run, call: str, text: str | None, error: ErrorInfo | None) ->
 
 
 def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:
-    """Whoever works at the call is to be told that nobody waits for it."""
+    """Have the worker of the call informed that its result is no longer awaited."""
     if not call.opened and call.pause is None:
         return
     if run.revoked and run.revoked[-1].since != n:

@@ -40,7 +40,7 @@ class RunPart(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What becomes of a call."""
+    """The outcome of opening a call."""
 
     event: ev.AnyEvent
     decided: ev.PolicyDecided | None = None

@@ -1,4 +1,4 @@
-"""What leads nowhere: the same call with the same outcome, or the same answer with the same error, again and again.
+"""Detect fruitless repetition: the same call with the same outcome, or the same answer with the same error.
 
 The first further call is refused with a word to the model; when that does not help either, the run ends. A model that
 reads an error and gives the very answer that it was about has had that word.
@@ -103,7 +103,7 @@ def is_failing_alike(run: Run, action: str, error: ErrorInfo) -> ErrorInfo | Non
 
 
 def action_in(step: ActionStep) -> str:
-    """Return what a step did, whatever words the model put around it; its answer where nothing was made of that."""
+    """Return what a step did, without the model's words around it; its answer if nothing was made of that."""
     account = account_of(step)
     return account.written if account is not None else step.content
 

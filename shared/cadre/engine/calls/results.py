@@ -1,4 +1,4 @@
-"""What follows when an open call has its answer, or has waited too long for it."""
+"""Handle the answer to an open call, or its timeout."""
 
 from typing import Any
 

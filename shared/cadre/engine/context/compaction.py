@@ -41,7 +41,7 @@ def on_summary(draft: Draft, reply: ModelReplied) -> None:
 
 
 def without_model(draft: Draft) -> None:
-    """Go on although no model writes the summary: the steps are told in short."""
+    """Go on although no model writes the summary: the steps are given in short."""
     _summarize(draft, digest(draft.run), without_model=True)
 
 

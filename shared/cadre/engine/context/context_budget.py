@@ -1,4 +1,4 @@
-"""How much of a model's context a run takes up, in estimated tokens.
+"""Estimate, in tokens, how much of a model's context a run takes up.
 
 The model's own count of the last request corrects the estimate (`Run.counted`): what it has counted is known, what
 came since is estimated. An endpoint that refuses a request as too long either says how much it takes (`Run.context`),
@@ -40,14 +40,14 @@ ANSWER = 4_096
 """Tokens kept free for the answer of a model whose `max_tokens` is not set, as far as its context has them."""
 
 TIGHTENING = 1.3
-"""What each refused request makes of the estimate."""
+"""The factor by which each refused request raises the estimate."""
 
 
 _TELLING = 1_000
 """Estimated tokens from which on a request that counts for more says something about texts, and not about templates."""
 
 _TIMES_TOO_HIGH = 3
-"""How many times too high the estimate of instructions and tools may be."""
+"""The factor by which the estimate of instructions and tools may be too high."""
 
 _TIMES_WHOLE = 6
 """The same for whole requests, many short messages included: an endpoint that counts less has not counted all."""
@@ -101,7 +101,7 @@ def may_have_room(run: Run) -> bool:
 
 def known_room(run: Run) -> int:
     """Return what the spec claims, as far as the endpoint has not said otherwise. Refused again and again, a request
-    shrinks faster and faster: a context may be claimed to be many times what it is.
+    shrinks faster and faster: a context may be claimed to be many times its real size.
     """
     claimed = room(run.spec, run.context) if run.spec is not None else 0
     least = claimed if run.refused_tokens is None else min(claimed, run.refused_tokens)
@@ -171,7 +171,7 @@ def is_full(run: Run) -> bool:
 
 
 def no_room(run: Run) -> ErrorInfo:
-    """Return the error of a run that has no room for its steps, whatever is summarized."""
+    """Return the error of a run that has no room for its steps, even with a summary."""
     taken = f"The instructions and tools of {run.agent!r} alone take about {run.fixed_tokens} tokens, and its"
     if run.context is not None:
         text = (
@@ -251,7 +251,7 @@ def _weight_of_call(call: CallState) -> int:
 
 
 def weight_of_memory(run: Run) -> int:
-    """Of everything that the model reads beside the base, between two steps."""
+    """Return the weight of everything that the model reads in addition to the base, between two steps."""
     summary = run.summary
     summarized = tokens_of(summary.text) if summary is not None else 0
     held = run.own.tokens if run.own is not None else 0
@@ -264,7 +264,7 @@ def _steps_read(run: Run) -> list[Step]:
 
 
 def pinned(run: Run) -> range:
-    """Places of the task and of what was recalled for it: they are read as they are, whatever a summary covers."""
+    """Places of the task and of what was recalled for it: they are read as they are, even if a summary covers them."""
     memory = run.steps
     begin = next((at for at in reversed(range(len(memory))) if isinstance(memory[at], TaskStep)), None)
     if begin is None:

@@ -1,4 +1,4 @@
-"""How a result reads to a model: any JSON value as text, cut in the middle when it is too long."""
+"""Render a result for a model: any JSON value as text, cut in the middle when it is too long."""
 
 from typing import Any
 

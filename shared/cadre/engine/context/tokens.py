@@ -1,4 +1,4 @@
-"""How many tokens a text is, estimated without any model's own tokenizer.
+"""Estimate the tokens of a text, without any model's own tokenizer.
 
 The estimate is made for being safe: from the kinds of characters in a text, a little more than byte pair tokenizers
 make of prose, code, numbers and hashes, and up to three times as much for alphabets that they know well.
@@ -9,7 +9,7 @@ import math
 from cadre.engine.context.observation import clip
 
 CHARACTERS = 3
-"""Of a summary that make one token, for a model that is told its length in characters."""
+"""The characters of a summary that make one token, for a model that is given its length in characters."""
 
 _KINDS = bytes(
     ord(
@@ -25,7 +25,7 @@ _KINDS = bytes(
 """Of each byte of UTF-8: digit, capital, small letter, space, part of a letter beyond ASCII, sign."""
 
 _SHORT = 48
-"""Bytes up to which a text counts for the most that so many can be: looking closer would cost more than it tells."""
+"""The bytes up to which a text counts for the most tokens that it can have: a closer look would cost too much."""
 
 _PER_CHARACTER = 5
 """No character takes more tokens than this."""

@@ -1,4 +1,4 @@
-"""What events add to the facts of a run whose calls have rules."""
+"""Fold events into the facts of a run whose calls have rules."""
 
 import copy
 import re

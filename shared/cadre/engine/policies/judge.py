@@ -1,4 +1,4 @@
-"""The verdict on a call: the strictest of all rules counts, in whatever order they stand.
+"""The verdict on a call: the strictest of all rules counts, regardless of their order.
 
 The short form `approvals:` is one rule among them.
 """
@@ -53,11 +53,11 @@ _SHOWN_CHARS = 80
 
 
 class Judgement(NamedTuple):
-    """What the rules say of a call."""
+    """The verdict of the rules on a call."""
 
     verdict: Verdict = "allow"
     reason: str = ""
-    """Why it is held or denied, for the model and for people."""
+    """The reason why it is held or denied, for the model and for people."""
     rule: str = ""
     """Name of the first rule of that verdict; "" for the agent's `approvals`."""
     by: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Judgement(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A call that somebody wants to make."""
+    """A call that is requested."""
 
     id: str
     name: str
@@ -178,7 +178,7 @@ def _broken_rules(
                 if not holds(rule.deny or rule.hold, values):
                     continue
             except ExpressionError as error:
-                why = error.why  # whatever makes it fail, a person decides
+                why = error.why  # any failure means that a person decides
             found = _Broken(rule, policy, why, origins, action)
             (watched if policy.mode == "watch" else broken).append(found)
     return broken, watched, is_ruled, counts.facts
@@ -247,7 +247,7 @@ class _Counts:
                 case _:
                     pass
         self.facts: dict[str, float] = {}
-        """What was asked of other runs: the figures that a replay decides by."""
+        """The figures asked of other runs, which a replay decides by."""
 
     def over(self, what: Literal["count", "total"], pattern: str, per: Span = "run") -> float:
         """Return the number of earlier calls that the pattern is about, or the sum of their amounts."""

@@ -1,4 +1,4 @@
-"""Where a value first stood: exact matches, never the model's word for it.
+"""Find the origin of a value: exact matches, never the model's word for it.
 
 A value is compared normalized (NFKC, case, white space, quotation marks, invisible characters, the scheme and last
 slash of an address), as whole words: `www.a.com` does not stand in `www.a.com.evil.com`. What is paraphrased, encoded
@@ -33,7 +33,7 @@ _QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "`": "'", "´": "'"
 _SCHEME = re.compile(r"\b(?:https?|ftp)://")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")
 _JOINTS = frozenset(".-@/+&=%")
-"""Characters that join words to one: what stands beside one of them within a word is no whole word."""
+"""Characters that join words to one: a part of a word next to one of them is no whole word."""
 _LEAST_TEXT = 3
 """Shorter texts stand in anything by chance."""
 _LEAST_DIGITS = 3
@@ -52,12 +52,12 @@ _ENDS = ".,;:!?*_~…"
 
 
 class FirstStood(NamedTuple):
-    """Where a value first stood."""
+    """The origin of a value."""
 
     origin: ValueOrigin
     place: ValuePlace | None = None
     via: str = ""
-    """Where it stood in the run of the manager that passed it on."""
+    """Its place in the run of the manager that passed it on."""
 
 
 def normalized(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a run passes on to the runs that it begins, so that their policies know what people wrote to it."""
+"""Build what a run passes on to the runs that it begins, so that their policies know what people wrote to it."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ _MOST_VALUES = 256
 
 
 def passed_to_member(run: Run, member: str, task: str, inputs: dict[str, Any]) -> Passed | None:
-    """Return what the policies of a team member and of those below it may take from the run; None if there are none."""
+    """Return what the policies of a team member and of those below it may take from the run; None without policies."""
     card = run.members.get(member)
     facts = run.facts
     if facts is None or not (policies_of(run) or card is None or card.policies or card.team):
@@ -77,8 +77,8 @@ def _passed(run: Run, task: str, inputs: dict[str, Any], plan: list[str] | None)
 
 
 def standing_of_fork(task: Task, text: str | None, inputs: dict[str, Any]) -> Standing | None:
-    """Return what a fork of the run of a task knows from whoever began that run, with the words of the person who forks
-    it in place of the task's, and these inputs beside it."""
+    """Return what a fork of the run of a task knows from the run's starter, with the words of the person who forks it
+    in place of the task's, and these inputs in addition."""
     standing = task.standing
     if standing is None:
         return None

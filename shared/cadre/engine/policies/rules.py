@@ -25,7 +25,7 @@ def policies_of(run: Run) -> list[list[Policy]]:
 
 
 def may_rule_below(run: Run) -> bool:
-    """Return whether runs below this one may have rules: a member has policies or a team of its own, or the run above
+    """Return whether runs below this one may have rules: a member has policies or its own team, or the run above
     expects some."""
     above = run.task.standing if run.task is not None else None
     if above is not None and not above.source and run.spec is not None and run.spec.team:

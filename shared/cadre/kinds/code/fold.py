@@ -1,4 +1,4 @@
-"""What events make of a block of code: at work in a sandbox, waiting for its calls, ended."""
+"""Fold events into a block of code: at work in a sandbox, waiting for its calls, ended."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from cadre.protocol.files import holds_binary
 from cadre.protocol.topology import call_id
 
 OPENS = (ev.ToolCalled, ev.DelegateStarted, ev.ApprovalRequested, ev.CallRefused)
-"""What an open call, or one that is refused, begins with."""
+"""The events that begin an open call, or one that is refused."""
 
 _OUTCOMES = ev.ToolAnswered | ev.CallRefused | ev.CallTimedOut | ev.CallDropped
 
@@ -116,7 +116,7 @@ def _value_of(run: Run, report: ev.DelegateFinished) -> Any:
 
 
 def _observe(run: Run, event: JournalEvent) -> None:
-    """What the call behind a block came to is part of the block's observation."""
+    """Add the outcome of the call behind a block to the block's observation."""
     own = run.current.own if run.current is not None else None
     if not isinstance(own, CodeStep) or own.observer is None or not isinstance(event, _OUTCOMES):
         return

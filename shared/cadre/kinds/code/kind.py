@@ -299,7 +299,7 @@ def _functions(run: Run) -> list[CodeFunction]:
 
 
 class ThoughtAndCode(msgspec.Struct):
-    """What a model answers in structured mode (smolagents' schema of the same name)."""
+    """A model's answer in structured mode (smolagents' schema of the same name)."""
 
     thought: str
     code: str
@@ -312,9 +312,9 @@ def is_open(text: str, code: CodeSpec) -> bool:
 
 
 def read_code(content: str, code: CodeSpec) -> str:
-    """Return all blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
+    """Return all blocks of the answer, joined by empty lines. Raises ReadingError, for the model, if there is no block.
 
-    An answer without tags and fences may be code as a whole, but data and words that only look like code are none.
+    An answer without tags and fences may be code as a whole, but data and words that only look like code do not count.
     """
     if code.structured:
         return _structured(content)
@@ -369,8 +369,8 @@ def references_in(value: Any) -> list[str]:
 
 
 def not_given(state: CodeState, output: Any, references: list[str]) -> str | None:
-    """The first reference in an output, or in arguments, of the code that it cannot have; None when there is none.
-    `references` are those that came with the answer."""
+    """The first reference in an output, or in arguments, of the code that it cannot have; None if it can have all of
+    them. `references` are those that came with the answer."""
     found = references_in(output)
     if not found or state.references is None:
         return None

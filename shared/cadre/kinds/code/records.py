@@ -1,4 +1,4 @@
-"""What the kind `code` declares and writes down: blocks of code, their exchanges with a sandbox, the variables left."""
+"""Declare the kind `code` and its records: blocks of code, their exchanges with a sandbox, the variables left."""
 
 from typing import Any, ClassVar
 
@@ -34,7 +34,7 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
 
 
 class ProcessYielded(JournalEvent, frozen=True):
-    """What runs in a process waits for calls. What becomes of each follows, as for any call that a model asks for."""
+    """The code in a process waits for calls. What becomes of each follows, as for any call that a model asks for."""
 
     block: str
     exchange: int
@@ -52,7 +52,7 @@ class ProcessYielded(JournalEvent, frozen=True):
 
 
 class ProcessFinished(JournalEvent, frozen=True):
-    """What runs in a process has ended."""
+    """The code in a process has ended."""
 
     block: str
     exchange: int
@@ -110,7 +110,7 @@ class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
     at: float = 0.0
     started_at: float | None = None
-    """When the block began, Unix seconds; None where it may take any time."""
+    """The time at which the block began, in Unix seconds; None where it may take any time."""
     exchanges: list[CodeExchange] = []
     asked: list[CodeRequest] = []
     """Calls that it waits for, in their order."""
@@ -122,13 +122,13 @@ class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
-    """What a code agent's run keeps between blocks and within one."""
+    """The state that a code agent's run keeps between blocks and within one."""
 
     work: CodeInWork | None = None
     snapshot: str | None = None
     """`blob:` reference of the variables that the code has left."""
     inherited_snapshot: str | None = None
-    """What `snapshot` was when the run began: that of the run which it goes on from."""
+    """The value of `snapshot` when the run began: that of the run which it goes on from."""
     references: list[str] | None = None
     """`blob:` references that the run was given, or has made; only these may the code pass on. None: unknown, where the
     run goes on from one which did not note them."""
@@ -146,13 +146,13 @@ class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
     code: str
     """As the model wrote it."""
     observation: str | None = None
-    """What the block printed and gave."""
+    """The text that the block printed and its value."""
     snapshot: str | None = None
     """`blob:` reference of the variables after it."""
     observer: str | None = None
-    """Id of the call that observes what the block has changed (`code.observe`); None: there is none."""
+    """Id of the call that observes what the block has changed (`code.observe`); None without such a call."""
     error: ErrorInfo | None = None
-    """Why the block failed, until that call ends the step with it."""
+    """The reason why the block failed, until that call ends the step with it."""
     references: list[str] | None = None
     """Those that the step has added to `CodeState.references`."""
 

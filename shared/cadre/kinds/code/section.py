@@ -16,19 +16,19 @@ BROWSER_VIEW = "look"
 
 
 class CodeSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
-    """How an agent of kind `code` writes and runs code."""
+    """The settings for how an agent of kind `code` writes and runs code."""
 
     imports: list[str] = []
-    """Modules beside the base ones that its code may import: `pandas` means all below it too, `*` any."""
+    """Modules that its code may import in addition to the base ones: `pandas` means all below it too, `*` any."""
     tags: tuple[str, str] = ("<code>", "</code>")
-    """What stands before and behind a block of code."""
+    """The tags before and behind a block of code."""
     structured: bool = False
     """The model answers JSON `{thought, code}` under a schema instead of text with a block."""
     observe: str = ""
     """A tool without needed arguments that is called after each block: its result is part of the observation."""
     limits: CodeLimits = CodeLimits()
     pool: str = "default"
-    """Which sandboxes run it (`cadre sandbox --pool`)."""
+    """The sandboxes that run it (`cadre sandbox --pool`)."""
 
 
 def code_of(spec: Any) -> CodeSpec:
@@ -62,7 +62,7 @@ def prompt_file(spec: Any) -> str:
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
-    """Return what the model is told about the form of its code: all that it may import, and the tags around a block."""
+    """Return the form of its code, for the model: all that it may import, and the tags around a block."""
     code = code_of(spec)
     return {
         "authorized_imports": list(dict.fromkeys([*BASE_IMPORTS, *code.imports])),

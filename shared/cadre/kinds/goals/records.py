@@ -1,4 +1,4 @@
-"""What the kind `goals` declares and writes down."""
+"""Declare the kind `goals` and its records."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class GoalsSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_defa
 
 
 class GoalThought(JournalEvent, frozen=True, tag="goals.thought"):
-    """What the model thought when it chose a tool, as far as it is meant for somebody who looks on."""
+    """The model's thoughts when it chose a tool, as far as they are meant for people who watch."""
 
     step: int
     tool: str = ""
@@ -45,10 +45,10 @@ class ThoughtStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
 
 
 class GoalsState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
-    """What a run has learned of its endpoint."""
+    """The state of a run: what it has learned of its endpoint."""
 
     form: str = ""
-    """How JSON is asked for, once the endpoint has refused a form; "": as the spec says."""
+    """The form in which JSON is asked for, once the endpoint has refused a form; "": as the spec says."""
 
 
 def goals_of(spec: Any) -> GoalsSpec:

@@ -1,4 +1,4 @@
-"""What the kinds whose model answers with thoughts and a tool declare in common."""
+"""Declare what the kinds whose model answers with thoughts and a tool have in common."""
 
 from functools import partial
 from typing import Any
@@ -16,10 +16,10 @@ FINISH = "finish"
 
 
 class IterationSection(Section, frozen=True, kw_only=True, omit_defaults=True):
-    """What the sections of these kinds have in common."""
+    """The fields that the sections of these kinds have in common."""
 
     goals: list[str] = []
-    """What is to be reached; the task of a run is one more goal."""
+    """The goals to reach; the task of a run is one more goal."""
     constraints: list[str] = []
     iterations: int | None = None
     """The number of model calls that a run may take, in place of `limits.max_steps`."""

@@ -78,7 +78,7 @@ def _found(step: Any) -> str:
 
 
 THINK = "think"
-"""The tool that asks the model itself, with a prompt of its own."""
+"""The tool that asks the model itself, with its own prompt."""
 
 THINK_PARAMETERS = object_of(task_description={"type": "string"})
 _OWN = {FINISH: {"type": "object", "properties": {"response": {}}}, THINK: THINK_PARAMETERS}
@@ -90,7 +90,7 @@ FORM = (
 
 
 class Iteration(NamedTuple):
-    """What an answer says."""
+    """The content of an answer."""
 
     thoughts: dict[str, str]
     tool: str
@@ -197,7 +197,7 @@ _TEXT = {"type": "string"}
 
 
 def name_in_toolset(run: Run, name: str) -> str:
-    """The tool or member that the model means; the name as it is where there is none.
+    """The tool or member that the model means; the unchanged name if there is no such tool or member.
 
     Names are compared without case and blanks, and where that finds none, without `_` and `-` too.
     """

@@ -1,4 +1,4 @@
-"""What events and edits by a person make of a run's plan."""
+"""Fold events and edits by a person into a run's plan."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -119,8 +119,8 @@ def changed(items: list[PlanItem], step: int, **fields: Any) -> list[PlanItem]:
 
 
 def with_plan(items: list[PlanItem], made: PlanMade) -> list[PlanItem]:
-    """The items with the steps that are to be done from now on. When a plan is made anew, one that has failed is
-    tried again where its number is used again, else it is replaced."""
+    """The items with the steps that are to be done from now on. When a new plan is made, an item that has failed is
+    tried again if its number is used again; otherwise it is replaced."""
     again = {step.step for step in made.steps}
     kept = [one for one in items if one.state != "pending" and one.step not in again]
     if made.origin == "replan":

@@ -1,6 +1,6 @@
 """The kind `plan`: each step of a plan is carried out as soon as what it needs is done, side by side where that can be.
 
-A step is a call of a tool or member, or a run of this agent without a plan of its own. The plan is state of the
+A step is a call of a tool or member, or a run of this agent without its own plan. The plan is state of the
 journal; people may edit what has not begun.
 """
 
@@ -114,7 +114,7 @@ class PlanKind(Kind):
         written = read_plan(content)
         if purpose == "make_plan" and not written:
             raise ReadingError("Your plan has no steps")
-        # A plan that is made anew may name what is done already.
+        # A new plan may name what is done already.
         written = [step for step in written if isinstance(step, str) or step.step not in done]
         try:
             steps = numbered(written, plan_of(run.spec).most, before=done, taken=replaced)
@@ -142,7 +142,7 @@ class PlanKind(Kind):
         progress.go_on()
 
     def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
-        """The answer was turned down: the model writes it anew, from all results."""
+        """The answer was turned down: the model writes it again, from all results."""
         problem = error or ErrorInfo("not-passed", "The answer did not pass.")
         PlanProgress(draft).refuse("conclude", problem)
 
@@ -164,7 +164,7 @@ class PlanKind(Kind):
         return Editable("plan", state.version, shown_plan(run, state))
 
     def edit(self, draft: Draft, edit: Edit) -> None:
-        """Who looks on reads the plan as it is now; what may begin, begins."""
+        """Apply the edit and start the steps that may begin; people who watch read the new plan."""
         run, state = draft.run, state_of(draft.run)
         if state.stage not in (EXECUTING, APPROVE):
             raise EditNotAllowed(
@@ -206,7 +206,7 @@ class PlanKind(Kind):
 
 
 def _without_strangers(run: Run, steps: list[PlanStep]) -> tuple[list[PlanStep], str]:
-    """Return the steps without those that nobody can do, where the model has been told often enough and others are
+    """Return the steps without those that nothing can do, if the model has been corrected often enough and others are
     left; and which those are."""
     strange = strange_steps(run, steps)
     is_last = state_of(run).tries + 1 >= plan_of(run.spec).tries
@@ -223,7 +223,7 @@ def _without_strangers(run: Run, steps: list[PlanStep]) -> tuple[list[PlanStep],
 
 
 def _decided(draft: Draft, progress: PlanProgress) -> None:
-    """What follows from a person's word on the plan."""
+    """Act on a person's decision about the plan."""
     decision = draft.arrival.what
     if not isinstance(decision, Decision):
         progress.stop(
@@ -244,7 +244,7 @@ def _decided(draft: Draft, progress: PlanProgress) -> None:
 
 
 def _made_of_result(draft: Draft, progress: PlanProgress, outcome: StepOutcome) -> None:
-    """What follows from the tool that makes the answer of the result."""
+    """Act on the outcome of the tool that makes the answer of the result."""
     error = outcome.error
     if error is None:
         draft.answer(outcome.value)
@@ -423,7 +423,7 @@ def strange_steps(run: Run, steps: Iterable[PlanStep]) -> list[PlanStep]:
 
 
 def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
-    """Raise PlanError for a step that nobody can do, or whose arguments can be seen to be wrong."""
+    """Raise PlanError for a step that nothing can do, or whose arguments can be seen to be wrong."""
     known = [EXECUTE, *run.tools, *run.members]
     for step in steps:
         if strange_steps(run, [step]):
@@ -431,7 +431,7 @@ def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
                 f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}"
             )
         _check_arguments(run, step)
-        # Of what is not there at the moment nobody knows whether it is a tool, which needs none.
+        # Whether a name that is not there at the moment is a tool's, which needs no task, is unknown.
         if step.action not in {*run.tools, *run.missing} and not step.task.strip():
             raise PlanError(f"Step {step.step} says no task")
 

@@ -1,4 +1,4 @@
-"""What follows in a plan: steps that may begin, another plan when some have failed, the answer when all are done."""
+"""Continue a plan: steps that may begin, another plan when some have failed, the answer when all are done."""
 
 import msgspec
 
@@ -23,7 +23,7 @@ from cadre.spec.expressions import ExpressionError, filled
 
 
 class PlanProgress:
-    """What one arrival makes of a plan; all of its state is the run's."""
+    """The effect of one arrival on a plan; all of its state is the run's."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft, self._run = draft, draft.run
@@ -34,7 +34,7 @@ class PlanProgress:
         return state_of(self._run)
 
     def begin_step(self, name: str, *, error: ErrorInfo | None = None) -> None:
-        """Begin the run's next step; its first one where there is none to end."""
+        """Begin the run's next step; its first one if there is no step to end."""
         draft, number = self._draft, self._draft.first_step
         if self._run.current is not None:
             number = draft.step + 1

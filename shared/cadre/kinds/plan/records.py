@@ -1,4 +1,4 @@
-"""What the kind `plan` declares and writes down: plans, and what became of each of their steps."""
+"""Declare the kind `plan` and its records: plans, and what became of each of their steps."""
 
 from functools import partial
 from typing import Any, Literal
@@ -42,7 +42,7 @@ def check(spec: Any) -> None:
     except PlanError as error:
         raise SpecError(str(error), key="plan.steps", agent=spec.name) from error
     if any(not isinstance(member, str) for member in spec.team):
-        return  # it is not known here whom a selector finds
+        return  # the agents that a selector finds are not known here
     known = {EXECUTE, *spec.tools, *spec.team}
     for step in steps:
         if step.action not in known:
@@ -55,7 +55,7 @@ def check(spec: Any) -> None:
 
 
 def _check_executing(spec: Any) -> None:
-    """What an agent of another kind says about plans."""
+    """Raise SpecError if an agent of another kind has settings for plans that it cannot use."""
     section = plan_of(spec)
     if spec.kind not in EXECUTING_KINDS:
         raise SpecError(
@@ -108,13 +108,13 @@ def _text_of(step: PlanStep) -> str:
 
 
 class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
-    """What is to be done from now on, beside what is done or under way."""
+    """A plan was made for what is to be done from now on; what is done or under way remains."""
 
     step: int
     origin: PlanOrigin
     steps: list[PlanStep]
     reason: str = ""
-    """Why it is the basic plan of one step, or which steps of the model's plan were left out."""
+    """The reason why it is the basic plan of one step, or which steps of the model's plan were left out."""
 
     def describe(self) -> Description:
         steps = "; ".join(f"{one.step} {one.action}" for one in self.steps)
@@ -203,14 +203,14 @@ class PlanState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
     tries: int = 0
     """Answers in a row that could not be taken."""
     complaint: str = ""
-    """What was wrong with the latest of them."""
+    """The problem with the latest of them."""
     opening: list[int] = []
     """Steps whose calls are about to follow."""
     result: Any = None
 
 
 class PlanNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
-    """What a step of the run was about, and the plan at its end."""
+    """The subject of a step of the run, and the plan at its end."""
 
     stage: str
     items: list[PlanItem] = []

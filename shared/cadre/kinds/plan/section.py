@@ -12,13 +12,13 @@ KIND = "plan"
 """The name of the kind, and of its section."""
 
 EXECUTE = "execute"
-"""The action of a step that the agent itself carries out, in a run of its own."""
+"""The action of a step that the agent itself carries out, in a separate run."""
 
 EXECUTING_KINDS = ("tool_calling", "code")
 """Kinds whose agents may carry their plans out as steps: `execute`."""
 
 VALUES = ("task", "objective", "role", "inputs")
-"""What templates of a step may read beside the results `step_1`, `step_2` … of the steps that it needs."""
+"""The values that a step's templates may read besides the results `step_1`, `step_2` … of the steps that it needs."""
 
 
 PLAN_TEMPLATES = {
@@ -80,10 +80,10 @@ class WholePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
-    """How an agent of kind `plan` works, or one of another kind that carries out plans."""
+    """The settings of an agent of kind `plan`, or of one of another kind that carries out plans."""
 
     execute: bool = False
-    """Whether an agent of kind `tool_calling` or `code` works by a plan, whose steps it carries out in its own way."""
+    """True if an agent of kind `tool_calling` or `code` works by a plan, whose steps it carries out in its own way."""
     role: str = ""
     objective: str = ""
     prompt: PlanPrompt = PlanPrompt()
@@ -94,15 +94,15 @@ class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True)
     approve_plan: bool = False
     """True if a person must agree to each plan before anything of it is done."""
     replans: int = 2
-    """How often a plan may be made anew after a step has failed."""
+    """The number of times that a plan may be made again after a step has failed."""
     tries: int = 3
-    """How often the model is asked for a plan, or an answer, when it gives one that cannot be taken."""
+    """The number of times that the model is asked for a plan, or an answer, when it gives one that cannot be taken."""
     most: int = 30
     """The most steps that a plan may have."""
     conclude: bool = False
     """True if the model writes the answer from all results; otherwise it is the last step's."""
     result: str | ResultCall | None = None
-    """What makes the answer of the result: a template over `result` and the steps' results, or a tool."""
+    """The template over `result` and the steps' results, or the tool, that turns the result into the answer."""
     direct: WholePlan | None = None
     """Set for a run that is one step of another run's plan: it does its task and makes no plan. Not for files."""
 

@@ -14,7 +14,7 @@ _RESULT = re.compile(r"step_(\d+)")
 
 
 class PlanError(Exception):
-    """Steps that are no plan; the text says why, for whoever wrote them."""
+    """Steps that do not form a plan; the text gives the reason, for their author."""
 
 
 def as_steps(values: Any) -> list[str | PlanStep]:

@@ -1,4 +1,4 @@
-"""What the steps of a plan read, how a plan is told, and what a step is called with."""
+"""Provide the values that the steps of a plan read, its description, and the arguments of a step's call."""
 
 from collections.abc import Iterable
 from typing import Any

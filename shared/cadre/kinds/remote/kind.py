@@ -1,7 +1,7 @@
 """The kind `remote`: a step sends a message to an agent of another make and asks for its task until that is over.
 
-Each exchange is a call of a tool, each pause a stored wait: a run that waits holds nothing, and whoever goes on with it
-finds the remote task in the journal. A message has the same id however often it is sent.
+Each exchange is a call of a tool, each pause a stored wait: a run that waits holds nothing, and the worker that goes on
+with it finds the remote task in the journal. A message has the same id however often it is sent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -169,7 +169,7 @@ class RemoteKind(Kind):
         return True
 
     def _on_cancelled(self, draft: Draft, ending: RemoteCancelRequested, closed: ev.AnyEvent) -> None:
-        """The remote agent knows of the end, or would not hear of it; or it is told again once it is there."""
+        """The remote agent knows of the end, or refused it; or it is informed again once it is there."""
         output = closed.output if isinstance(closed, ev.ToolAnswered) else None
         lost = output.get("lost") if isinstance(output, dict) else None
         since = state_of(draft.run).unreachable_since or draft.at
@@ -239,13 +239,13 @@ class RemoteKind(Kind):
             self._cancel(draft, state.task)
 
     def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
-        """Nobody is there to try it otherwise."""
+        """No model is there to try it another way."""
         error = error or ErrorInfo("remote-error", "The answer did not pass.")
         draft.end_step(error)
         draft.stop("error", error=error)
 
     def ending(self, draft: Draft, error: ErrorInfo) -> bool:
-        """The remote agent is told of the end first, if it has been sent anything."""
+        """The remote agent is informed of the end first, if it has been sent anything."""
         run, state = draft.run, state_of(draft.run)
         is_late = error.code in ("deadline", "budget")
         if (is_late and run.grace) or not (is_late or error.code == "cancelled"):
@@ -309,7 +309,7 @@ def _is_change(state: RemoteState, told: RemoteUpdated) -> bool:
 
 
 def _task_of(closed: ev.AnyEvent) -> RemoteTask | None:
-    """Return what the event tells of the task; None when nothing."""
+    """Return what the event says of the task; None if nothing."""
     try:
         return msgspec.convert(closed.output, RemoteTask) if isinstance(closed, ev.ToolAnswered) else None
     except msgspec.ValidationError:
@@ -317,7 +317,7 @@ def _task_of(closed: ev.AnyEvent) -> RemoteTask | None:
 
 
 def _note_work(draft: Draft, found: RemoteTask | None) -> None:
-    """What the remote agent has done and used that was not told before."""
+    """Note what the remote agent has done and used that was not reported before."""
     if found is None:
         return
     known = state_of(draft.run).used

@@ -1,4 +1,4 @@
-"""What the kind `remote` declares and writes down: what the remote agent has said of its task."""
+"""Declare the kind `remote` and its records: what the remote agent has said of its task."""
 
 from functools import partial
 from typing import Any
@@ -33,13 +33,13 @@ class RemoteUpdated(JournalEvent, frozen=True, tag="remote.updated"):
 
 
 class RemoteProgressed(JournalEvent, frozen=True, tag="remote.progressed", omit_defaults=True):
-    """What the remote agent has done and used since it was last asked."""
+    """The remote agent has done and used this since it was last asked."""
 
     activity: list[dict[str, Any]] = []
     """Each with a `type`: `tool`, `message`, `thought` or `plan`."""
     usage: Usage = Usage()
     cursor: str = ""
-    """Where the next of it begins."""
+    """The place at which the next of it begins."""
 
     def describe(self) -> Description:
         lines = [_line_of(one) for one in self.activity]
@@ -94,7 +94,7 @@ class RemoteCancelRequested(JournalEvent, frozen=True, tag="remote.cancel_reques
 
 
 class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
-    """What is known of the task of a run."""
+    """The state of a run: what is known of its task."""
 
     task: str = ""
     context: str = ""
@@ -111,7 +111,7 @@ class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     ending: RemoteCancelRequested | None = None
     cursor: str = ""
     used: Usage = Usage()
-    """What the task has used until now."""
+    """The task's usage until now."""
 
 
 def remote_of(spec: Any) -> RemoteSection:
@@ -138,7 +138,7 @@ DECLARATION = KindDeclaration(
         *(RemoteUpdated, RemoteProgressed, RemoteUnreachable, RemoteCancelRequested),
         *(RemoteState, RemoteSection),
     ),
-    # It asks no model: the prompts are those of every agent that has none of its own.
+    # It asks no model: its prompts are those of every agent without its own.
     facts=lambda spec: Facts(
         spec.kind,
         asks_model=False,

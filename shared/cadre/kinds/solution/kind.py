@@ -86,7 +86,7 @@ class SolutionKind(Stepwise):
             self._carry_on(draft, proposed)
 
     def _carry_on(self, draft: Draft, proposed: Solution, *, approved: bool = False) -> None:
-        """What follows from a solution that may be carried out."""
+        """Act on a solution that may be carried out."""
         calls = [RequestedCall(call.name, call.arguments) for call in proposed.explicit]
         if calls:
             draft.call(calls, approved=approved)
@@ -222,7 +222,7 @@ def _is_question(run: Run, call: str) -> bool:
 
 
 def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:
-    """Return what the model reads of a person's word beside what came of the calls."""
+    """Return what the model reads of a person's word, next to what came of the calls."""
     if event.verdict in ("rejected", "expired"):
         return ""
     said = f" They said: {event.feedback}" if event.feedback else ""
@@ -268,7 +268,7 @@ def ask_for_json(
 
 
 def hold_solution(draft: Draft, proposed: Solution) -> bool:
-    """Put the question about the solution to a person. Return False if nobody is to be asked."""
+    """Put the question about the solution to a person. Return False if no person has to be asked."""
     policy = solution_of(draft.spec).approve
     if policy == NEVER or (policy == ALWAYS and not proposed.explicit):
         return False

@@ -1,5 +1,4 @@
-"""What the kind `solution` declares and writes down: its section, each solution as it was proposed, and how one is
-asked for."""
+"""Declare the kind `solution` and its records: its section, each proposed solution, and how one is asked for."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +25,7 @@ _RESERVED = {"final_answer", KIND}
 
 
 class ImplicitActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that no tool does: the model itself writes the outcome beside the call."""
+    """Something that no tool does: the model itself writes the outcome together with the call."""
 
     description: str = ""
     arguments: dict[str, Any] = {}
@@ -36,17 +35,17 @@ class ImplicitActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class SolutionSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
-    """How an agent of kind `solution` works."""
+    """The settings of an agent of kind `solution`."""
 
     implicit: dict[str, ImplicitActivity] = {}
     """By name: what the model may note as done without a tool."""
     approve: str = NEVER
-    """Which solutions wait for a person as a whole: `never`, `always` (those with calls), or `when:` an expression over
-    `calls`, `names`, `output` and `task`. What a person has agreed to is held by no other policy."""
+    """The solutions that wait for a person as a whole: `never`, `always` (those with calls), or `when:` an expression
+    over `calls`, `names`, `output` and `task`. What a person has agreed to is held by no other policy."""
     at_expiry: Literal["reject", "approve", "end"] = "reject"
-    """What becomes of one that nobody decided on within `approval_seconds`."""
+    """The fate of a solution that was not decided on within `approval_seconds`."""
     tries: int = 3
-    """How many solutions in a row may be unreadable or unfit before the run ends in error."""
+    """The number of solutions in a row that may be unreadable or unfit before the run ends in error."""
 
 
 def solution_of(spec: Any) -> SolutionSpec:
@@ -55,7 +54,7 @@ def solution_of(spec: Any) -> SolutionSpec:
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
-    """Return what the model is told of each implicit activity, one line each."""
+    """Return the description of each implicit activity for the model, one line each."""
     return {"implicit": [_told_of(name, one) for name, one in solution_of(spec).implicit.items()]}
 
 
@@ -152,10 +151,10 @@ class FormRefused(JournalEvent, frozen=True, tag="solution.form_refused"):
 
 
 class SolutionState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
-    """What a run keeps between its solutions."""
+    """The state that a run keeps between its solutions."""
 
     form: str = ""
-    """How solutions are asked for, once the endpoint has refused a form; "": as the spec says."""
+    """The form in which solutions are asked for, once the endpoint has refused a form; "": as the spec says."""
     misses: int = 0
     """Solutions in a row, the latest among them, that could not be taken."""
 
@@ -166,7 +165,7 @@ class SolutionStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     calls: list[ProposedCall] = []
     output: Any = None
     review: str = ""
-    """What a person changed or said, as the model reads it."""
+    """The person's changes or words, as the model reads them."""
 
     def lines(self) -> list[str]:
         return [*proposed_lines(self.calls, self.output), *([self.review] if self.review else [])]

@@ -25,7 +25,7 @@ _TASK: Schema = {
     "required": ["task"],
     "additionalProperties": False,
 }
-"""What a member without an `input_schema` is given; free `additional_args` would keep the schema from being strict."""
+"""The schema of a member without an `input_schema`; free `additional_args` would keep the schema from being strict."""
 
 _NOTHING: Schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 _NULL: Schema = {"type": "null"}
@@ -162,7 +162,7 @@ def _call(run: Run, value: Any, place: int) -> ProposedCall:
 
 
 def _meant(run: Run, call: ProposedCall) -> ProposedCall:
-    """The call as what it is: implicit with its outcome, or explicit without the nulls that stand for nothing."""
+    """Return the call in its real form: implicit with its outcome, or explicit without meaningless nulls."""
     assert run.spec is not None
     activity = solution_of(run.spec).implicit.get(call.name)
     if activity is not None:

@@ -1,6 +1,7 @@
 """The kind `task_queue`: a queue of tasks made from the goals, each done by one call, after SuperAGI's task-queue mode.
 
-Every model call is a step, whatever it is about. The queue is state of the journal: it is folded from its own events.
+Every model call is a step, regardless of its purpose. The queue is state of the journal: it is folded from its own
+events.
 """
 
 from collections.abc import Iterator, Sequence

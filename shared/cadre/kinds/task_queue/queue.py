@@ -85,7 +85,7 @@ def read_tasks(content: str) -> list[str]:
 
 
 def first_tasks(content: str, state: QueueState, section: TaskQueueSpec) -> list[str]:
-    """The tasks to begin with, no more than may be. Raises ReadingError, also where there is none."""
+    """The tasks to begin with, no more than may be. Raises ReadingError, also if the answer names no task."""
     there = {plain(task) for task in state.pending}
     read = read_tasks(content)
     tasks = [task for task in read if plain(task) not in there]
@@ -95,7 +95,7 @@ def first_tasks(content: str, state: QueueState, section: TaskQueueSpec) -> list
 
 
 def new_task(content: str, state: QueueState) -> list[str]:
-    """The first task of an answer that the queue has not had; none where there is none. Raises ReadingError."""
+    """Return a list of the first task of an answer that the queue has not had, or []. Raises ReadingError."""
     known = {plain(task) for task in [*state.pending, *(done.task for done in state.done)]}
     return [task for task in read_tasks(content) if plain(task) not in known][:1]
 
@@ -167,7 +167,7 @@ def edited_tasks(
 
 
 def _begun(state: QueueState) -> int:
-    """Return how many of the pending tasks are begun: the first, while somebody is at it."""
+    """Return how many of the pending tasks are begun: the first, while it is worked on."""
     return 1 if state.stage == "analyse" and state.pending else 0
 
 

@@ -1,4 +1,4 @@
-"""What the kind `task_queue` declares and writes down."""
+"""Declare the kind `task_queue` and its records."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from cadre.spec.names import check_bounds
 KIND = "task_queue"
 
 Stage = Literal["initialize", "analyse", "create", "prioritize", "conclude"]
-"""Why the model is asked next."""
+"""The purpose of the next model call."""
 
 
 class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
@@ -31,7 +31,7 @@ class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_
     most: int = 50
     """The number of tasks of a run, at most."""
     tries: int = 3
-    """How often a task, or an answer that cannot be read, is tried before it counts as failed."""
+    """The number of times that a task, or an answer that cannot be read, is tried before it counts as failed."""
     create: bool = True
     """True if the model may add a task after each that is done."""
     prioritize: bool = True
@@ -124,18 +124,18 @@ class QueueState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     made: int = 0
     """Tasks that were ever put into the queue."""
     form: str = ""
-    """How JSON is asked for, once the endpoint has refused a form; "": as the spec says."""
+    """The form in which JSON is asked for, once the endpoint has refused a form; "": as the spec says."""
     version: int = 0
     """Counts up with every change of the tasks: an edit names the one that it is based on."""
 
 
 class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
-    """What a step was about, and what it made of the queue: a fork builds the queue anew from these."""
+    """The subject of a step, and what it made of the queue: a fork rebuilds the queue from these."""
 
     stage: Stage
     task: str = ""
     question: str | None = None
-    """What the model thought through, in a step that it thought in."""
+    """The question that the model thought through, in a step that it thought in."""
     thought: str | None = None
     events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerRefused | QueueEdited] = []
 

@@ -1,4 +1,4 @@
-"""What the model of a task-queue agent reads: the queue, and what was tried for the task in hand."""
+"""Build what the model of a task-queue agent reads: the queue, and what was tried for the task in hand."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ _TASKS = object_of(tasks={"type": "array", "items": {"type": "string"}})
 """Answers about the queue, in the form of a JSON schema, which must be an object."""
 
 MOST_DONE = 10
-"""Tasks that are told with what came of them, the last ones."""
+"""The number of done tasks, the last ones, that are listed with their outcomes."""
 
 MAX_DONE_TOKENS = 600
 

@@ -1,7 +1,7 @@
 """The kind `tool_calling`: the model calls tools, natively or in its text; `final_answer` ends the run.
 
 Each call has its own outcome: a refused one never takes its siblings along. The order is the model's, and call ids are
-derived from it, whatever ids the model chose.
+derived from it, not from the ids that the model chose.
 """
 
 import re
@@ -29,7 +29,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.model import NamedFunction
 
 _ARGUMENTS = re.compile(r"[\"'](?:arguments|args|parameters)[\"']\s*:|<(?:arg_key|parameter)\b")
-"""Where a text holds the beginning of a call."""
+"""The beginning of a call in a text."""
 
 
 def _any(name: str) -> Schema | None:

@@ -1,4 +1,4 @@
-"""What the kind `tool_calling` declares: it keeps no state."""
+"""Declare the kind `tool_calling`: it keeps no state."""
 
 from collections.abc import Mapping
 from functools import partial

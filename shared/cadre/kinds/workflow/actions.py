@@ -91,7 +91,7 @@ def _begun(
 
 
 def way_after(run: Run, state: WorkflowState, step: WorkflowStep, outcome: StepOutcome) -> StepOutcome:
-    """The outcome with the step that follows, as the step says by itself; with an error where no way is open."""
+    """Return the outcome with the step that follows, as the step itself says; with an error if no way is open."""
     action = action_of(step)
     if isinstance(action, ChooseAction):
         return outcome
@@ -144,13 +144,13 @@ def _end_of(wait: WaitAction, values: dict[str, Any], at: float) -> float | None
 
 
 _OF_THE_RUN = ("visits", "now", "item", "index")
-"""Values that a part has of its own, or with its task."""
+"""The values that belong to a part itself, or come with its task."""
 
 
 def begin_parts(
     draft: Draft, action: EachAction | ParallelAction, values: dict[str, Any]
 ) -> StepOutcome | Callable[[], None]:
-    """Return what begins the first parts of a step, or its outcome where there are none. Raises ValueError and
+    """Return what begins the first parts of a step, or its outcome if there are no parts. Raises ValueError and
     ExpressionError where there is no list of items."""
     if isinstance(action, ParallelAction):
         return partial(draft.call, [RunPart(branch, {}) for branch in action.branches])
@@ -199,7 +199,7 @@ def part_of(run: Run, state: WorkflowState, call: CallState) -> dict[str, Any]:
     steps = reached_from(workflow.steps, [start])
     values = values_of(run, state)
     given = {name: values[name] for name in sorted(names_read(steps) - {*_OF_THE_RUN}) if name in values}
-    # What an outer part has with its task is the inner one's as well, but for an item of its own.
+    # The item and index of an outer part's task also hold for the inner part, unless it has its own.
     given |= {
         name: values[name]
         for name in ("item", "index")

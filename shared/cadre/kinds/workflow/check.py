@@ -1,4 +1,4 @@
-"""What is wrong with a workflow is said when its file is read, with what to do about it."""
+"""Report what is wrong with a workflow when its file is read, with what to do about it."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ from cadre.spec.expressions import check_expression, check_template
 from cadre.spec.names import check_name
 
 VALUES = ("task", "inputs", "item", "index", "error", "undone", "visits", "now")
-"""What templates and conditions may read beside the results of steps."""
+"""The values that templates and conditions may read in addition to the results of steps."""
 
 _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -234,7 +234,7 @@ _TEMPLATES: dict[type, tuple[str, ...]] = {
     WaitAction: ("seconds", "until"),
     EndAction: ("output", "error"),
 }
-"""Which fields of an action are templates."""
+"""The fields of an action that are templates."""
 
 
 def names_read(steps: Mapping[str, WorkflowStep]) -> set[str]:

@@ -1,5 +1,4 @@
-"""What the steps of a workflow expect of tools, members and each other: arguments that are taken, results that have
-what is read of them."""
+"""Check what the steps of a workflow expect of tools, members and each other: the arguments and the results."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

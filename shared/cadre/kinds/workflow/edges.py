@@ -1,4 +1,4 @@
-"""Where the steps of a workflow lead, as a graph: what is reached from where, and by which label."""
+"""Build the graph of a workflow's steps: what is reached from where, and by which label."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -19,10 +19,10 @@ class GraphEdge(NamedTuple):
     """A way from one step to another."""
 
     key: str
-    """Where it stands in the step's section."""
+    """Its place in the step's section."""
     target: str
     label: str = ""
-    """When it is taken; "" for always."""
+    """The label under which it is taken; "" for always."""
 
 
 def next_edges(step: WorkflowStep) -> Iterator[GraphEdge]:

@@ -1,4 +1,4 @@
-"""What events make of a run's place in its workflow, and which outcome a closed call gives its step."""
+"""Fold events into a run's place in its workflow, and find the outcome that a closed call gives its step."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -184,12 +184,12 @@ def _next_undo(state: WorkflowState, event: WorkflowStepFinished) -> WorkflowSta
 
 
 class StepOutcome(NamedTuple):
-    """What a step gave: a value, or an error."""
+    """The outcome of a step: a value, or an error."""
 
     value: Any = None
     error: ErrorInfo | None = None
     label: str = ""
-    """Which of its ways it leads."""
+    """The label of the way that it leads."""
     target: str = ""
     """The step that this way leads to, as far as that is settled; "" is the end."""
 

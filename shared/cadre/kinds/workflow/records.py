@@ -1,4 +1,4 @@
-"""What the kind `workflow` declares and writes down: what its steps came to, and where that led."""
+"""Declare the kind `workflow` and its records: what its steps came to, and where that led."""
 
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ class WorkflowStepFinished(JournalEvent, frozen=True, tag="workflow.step_finishe
     next: str = ""
     """The step that follows; "" at an end."""
     label: str = ""
-    """Which of its ways was taken: the model's choice, the condition that holds, a person's word."""
+    """The label of the way that was taken: the model's choice, the condition that holds, a person's word."""
     error: ErrorInfo | None = None
     retry: bool = False
     """It will be tried once more."""
@@ -54,7 +54,7 @@ class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
     state: RunState
     error: ErrorInfo
     steps: list[str]
-    """What is made up for, the latest first."""
+    """The steps that are made up for, the latest first."""
     unsure: list[str] = []
     """Steps that are not, because it is unknown whether they took effect."""
 
@@ -71,7 +71,7 @@ class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the run ends once all is made up for."""
+    """The end of the run once all is made up for."""
 
     state: RunState
     error: ErrorInfo
@@ -96,13 +96,14 @@ class FailedStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
-    """Where a run is in its workflow, and what the steps gave. Its containers are replaced, never changed."""
+    """The state of a run: its place in the workflow, and what the steps gave. Its containers are replaced, never
+    changed."""
 
     step: str = ""
     """The step in work, or the one that is to be tried again."""
     attempt: int = 0
     started_at: float = 0.0
-    """When its first attempt began (Unix seconds)."""
+    """The time at which its first attempt began (Unix seconds)."""
     last: str = ""
     """The latest step that succeeded."""
     visits: dict[str, int] = {}
@@ -110,7 +111,7 @@ class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=Tru
     value: Any = None
     """Of the step in work, as far as it has one."""
     complaint: str = ""
-    """Why the attempt before failed: the model is told."""
+    """The reason why the attempt before failed, for the model."""
     error: FailedStep | None = None
     items: list[Any] = []
     answers: dict[str, Any] = {}
@@ -120,7 +121,7 @@ class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=Tru
 
 
 class WorkflowStepNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
-    """What a step of a run was, as summaries and people read it."""
+    """The description of a step of a run, as summaries and people read it."""
 
     name: str
     attempt: int = 1

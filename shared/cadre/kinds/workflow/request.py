@@ -1,5 +1,4 @@
-"""What the model is asked in a step, with the results so far and earlier turns of the session, and how its answer is
-read."""
+"""Build the model's request in a step, with earlier results and turns of the session, and read its answer."""
 
 import re
 from collections.abc import Iterable
@@ -103,7 +102,7 @@ def _as_object(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 
 _FENCED = re.compile(r"```[a-zA-Z]*\n(.*?)```", re.DOTALL)
 _MARKS = " \t\r\n\"'`.,;:*_“”‘’"
-"""What may stand around a label without being part of it."""
+"""The characters that may stand around a label without being part of it."""
 
 
 def read_tool_arguments(run: Run, tool: str, reply: ModelReplied) -> dict[str, Any]:
@@ -141,7 +140,7 @@ def read_answer(schema: dict[str, Any] | None, reply: ModelReplied) -> Any:
 
 
 def read_label(options: Iterable[str], reply: ModelReplied) -> str | None:
-    """Return which of the labels was answered, whatever its case and the marks around it; None when none was."""
+    """Return which of the labels was answered, regardless of its case and the marks around it; None if none was."""
     text = without_reasoning(reply.content)
     try:
         value = _json(text) if _looks_like_json(text) else text

@@ -37,23 +37,23 @@ class AgentAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class EachAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Do a step, and what follows it, for every item of a list, each in a run of its own."""
+    """Do a step, and what follows it, for every item of a list, each in a separate run."""
 
     items: str | list[Any]
     step: str
     parallel: int = 0
-    """How many at once; 0 is as many as `limits.parallel`."""
+    """The number of items at once; 0 is as many as `limits.parallel`."""
     need: int | None = None
-    """How many must succeed; None is all."""
+    """The number that must succeed; None is all."""
 
 
 class ParallelAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Do several steps, and what follows each, side by side, each in a run of its own."""
+    """Do several steps, and what follows each, in parallel, each in a separate run."""
 
     branches: dict[str, str]
     """Step by the branch's name."""
     need: int | None = None
-    """How many must succeed: the others are dropped then; None is all."""
+    """The number that must succeed: the others are dropped then; None is all."""
 
 
 class ApproveAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,7 +61,7 @@ class ApproveAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     question: str
     seconds: float | str | None = None
-    """How long; None is for ever."""
+    """The length of the wait; None is for ever."""
     yes: str = ""
     no: str = ""
     expired: str = ""
@@ -77,11 +77,11 @@ class WaitAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signal: str = ""
     """Name of the signal; the time is how long it is waited for then."""
     expired: str = ""
-    """Where to go when the signal has not come in time."""
+    """The step to go to when the signal has not come in time."""
 
 
 class RouteCase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where to go if a condition holds."""
+    """A step to go to if a condition holds."""
 
     condition: str = msgspec.field(name="if")
     next: str
@@ -123,17 +123,17 @@ class RouteChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     options: dict[str, str]
     """Step by the label that the model answers with."""
     default: str = ""
-    """Where to go when its answer is none of them."""
+    """The step to go to if its answer matches no case."""
 
 
 class StepAttempts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How often a step is tried."""
+    """The number of attempts at a step."""
 
     most: int = 1
     on: list[str] = []
     """The errors after which it is tried again, by code, by type or by words of their text; [] is any."""
     pause: float | str = 0.0
-    """How long to wait before the second attempt; twice as long before each further one."""
+    """The time to wait before the second attempt; twice as long before each further one."""
 
 
 class WorkflowStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,14 +152,14 @@ class WorkflowStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The step that follows; "" ends the workflow with this step's result."""
     route: RouteChoice | None = None
     when: list[RouteCase] = []
-    """Where to go if a condition holds; `next` is for when none does."""
+    """The steps to go to if a condition holds; `next` is for when none does."""
     attempts: int | StepAttempts = 1
     on_error: str = ""
     """The step that follows when all attempts have failed; "" ends the workflow in error."""
     undo: str = ""
     """The step that makes up for this one when the workflow ends in error or is cancelled later."""
     visits: int = 100
-    """How often the step may be entered in one run."""
+    """The number of times that the step may be entered in one run."""
 
 
 ACTIONS = ("tool", "ask", "agent", "each", "parallel", "approve", "wait", "choose", "end")

@@ -1,4 +1,4 @@
-"""What templates and conditions of a workflow read, and what a model is told of it."""
+"""Provide what templates and conditions of a workflow read, and what a model reads of it."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
 
 
 def text_of(template: str, values: dict[str, Any]) -> str:
-    """A template as text, whatever value it gives. Raises ExpressionError."""
+    """Return a template as text, for any value that it gives. Raises ExpressionError."""
     return observation_of(filled(template, values))
 
 

@@ -23,7 +23,7 @@ from cadre.protocol.messages import ErrorInfo, RunState, TimerFired
 from cadre.spec.durations import seconds_of
 
 MISTAKES = 3
-"""How often a step is tried at least when its model has answered what cannot be used."""
+"""The least number of attempts at a step whose model has answered what cannot be used."""
 
 ABSENT = 12
 """Least number of tries of a step whose tool or member was never there: about six minutes."""
@@ -79,7 +79,7 @@ class Walk:
         self._walk()
 
     def give_up(self, state: RunState, error: ErrorInfo) -> None:
-        """The workflow ends so, whatever it is at; what was done is made up for first."""
+        """End the workflow so, from any step; what was done is made up for first."""
         self._draft.drop(error.message)
         self._end_badly(state, error)
         self._walk()

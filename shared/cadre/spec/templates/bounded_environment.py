@@ -1,4 +1,4 @@
-"""Jinja2's sandbox with bounds: no template takes more time or memory than is allowed, whatever values it meets.
+"""Jinja2's sandbox with bounds: no template takes more time or memory than is allowed, regardless of its values.
 
 Parsing is bounded by the numbers of characters, tokens and levels; rendering is charged by what it takes and what it
 gives, before it happens. This module loads the template engine: commands that evaluate nothing should not import it.

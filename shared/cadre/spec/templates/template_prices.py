@@ -50,7 +50,7 @@ COMPARED = 100
 
 _LONG_SEARCH = 30_000
 _LINEAR_SEARCH = 16
-"""In texts that are longer the search takes a unit for so many characters, whatever is searched for."""
+"""In longer texts the search takes a unit for so many characters, regardless of what it looks for."""
 
 _COLLIDING = 8
 """Comparisons of keys with one hash for a unit."""

@@ -1,4 +1,4 @@
-"""What one journal entry adds to the metrics. Pure: computed from the state before the entry.
+"""Compute what one journal entry adds to the metrics. Pure: computed from the state before the entry.
 
 An entry is written once, however often its record is delivered, so nothing is counted twice.
 """

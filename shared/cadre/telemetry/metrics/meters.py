@@ -1,7 +1,7 @@
 """The sums and histograms of one process. They are added up here and exported elsewhere.
 
 OpenTelemetry's own instruments take many times as long, which would slow every step down. So would computing the
-attributes of each value anew: the measurements of a journal entry carry a few labels, by which their series are found.
+attributes for each value: the measurements of a journal entry carry a few labels, by which their series are found.
 """
 
 import time
@@ -73,7 +73,7 @@ class Meters:
 
     def __init__(self, *, on: bool = True) -> None:
         self.on = on
-        """Whether metrics are counted; if not, callers need not compute what to record."""
+        """True if metrics are counted; if not, callers need not compute what to record."""
         self.since = time.time_ns()
         self._series: dict[tuple[str, frozenset[tuple[str, str]]], Series] = {}
         self._by_labels: dict[tuple[SeriesKeys, tuple[str, ...]], list[Series]] = {}

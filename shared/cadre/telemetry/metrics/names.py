@@ -33,7 +33,7 @@ STREAM = "cadre.stream"
 DOOR = "cadre.door"
 ROUTE = "http.route"
 TENANT = "cadre.tenant"
-"""On what a gateway of several tenants reads of one of them, whatever the metric."""
+"""On any metric that a gateway of several tenants reads of one of them."""
 
 
 class Metric(NamedTuple):
@@ -172,7 +172,7 @@ STORE_TROUBLE = Metric(
     (STORE_STATE,),
 )
 
-# --- of gateways: each tells the same about the whole deployment
+# --- of gateways: each reports the same about the whole deployment
 
 QUEUE_LAG = Metric(
     "cadre.queue.lag",

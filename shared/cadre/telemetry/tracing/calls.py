@@ -20,7 +20,7 @@ from cadre.telemetry.tracing.spans import (
 )
 
 RECALL = "recall"
-"""The tool of the memory service that a run calls by itself, before it begins."""
+"""The tool of the memory service that a run itself calls, before it begins."""
 
 _CALL_TEMPLATE = "cadre.call.{tool}"
 _CODE_TEMPLATE = "cadre.code.{pool}"
@@ -41,7 +41,8 @@ class Calls:
         self.pool = ""
         """The sandbox pool of the agent, once that is known."""
         self._since = 0
-        """When the sandbox was last given the work that goes on there, or something that this had waited for."""
+        """The time at which the sandbox was last given the work that goes on there, or the result that this waited
+        for."""
 
     def take(self, event: ev.AnyEvent, agent: str, parent: str, now: int) -> None:
         """Begin and end spans by an event; `parent` is the span in work, `now` is in Unix nanoseconds."""
@@ -99,7 +100,7 @@ class Calls:
         self._spans.add(span, now)
 
     def _work(self, work: PieceOfWork, agent: str, parent: str, now: int) -> None:
-        # The clock is that of whoever did it: nothing of it may lie behind what the journal says.
+        # The clock is the worker's: no part of the span may lie behind the time of the journal.
         end = min(nanoseconds(work.ended_at), now)
         start = min(nanoseconds(work.began_at or work.ended_at), end)
         span = OpenSpan(span_id(parent, work.key, work.id), parent, tool_name(work.name), start, agent)
@@ -214,8 +215,8 @@ class Calls:
         fault: Fault | None,
         now: int,
     ) -> None:
-        """The span of the executor's work: as long as that took, and within its call whatever the executor's clock
-        says. When its beginning is unknown, it ends with the arrival of the result."""
+        """Add the span of the executor's work: as long as that took, and always within its call, even if the executor's
+        clock differs. When its beginning is unknown, it ends with the arrival of the result."""
         template = _CALL_TEMPLATE.format(tool=tool)
         took = round(event.seconds * 1e9)
         begun = nanoseconds(event.started_at) if event.started_at is not None else now
@@ -229,8 +230,8 @@ class Calls:
     def _send(self, call: OpenSpan, work: str, template: str, message: str, at: int) -> str:
         """Return the span that `work` hangs below: the one of sending it, or a call that is one of a client.
 
-        The conventions have the call of a tool within its agent (INTERNAL), and backends draw who asks whom from pairs
-        of a PRODUCER, or CLIENT, and the CONSUMER below it.
+        The conventions have the call of a tool within its agent (INTERNAL), and backends draw the edges between agents
+        from pairs of a PRODUCER, or CLIENT, and the CONSUMER below it.
         """
         if call.kind == "CLIENT":
             return call.span

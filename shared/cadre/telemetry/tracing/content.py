@@ -22,7 +22,7 @@ MAX_PART_CHARS = 4_096
 
 _MAX_MESSAGE_CHARS = 6_144
 _FINISH_REASONS = {"tool_calls": "tool_call", "function_call": "tool_call"}
-"""What the conventions call what endpoints say; other reasons have one name."""
+"""The names in the conventions for what endpoints say; other reasons have one name."""
 _NOTE_CHARS = 128
 """Reserved for the note that says what was left out."""
 
@@ -41,7 +41,7 @@ class Content:
 
     def model_input(self, request: ModelRequest) -> dict[str, Value]:
         """The messages that a model read and the tools that it was offered, in the form of the conventions. The system
-        prompt has an attribute of its own, because it is long and the same in every call."""
+        prompt has its own attribute, because it is long and the same in every call."""
         found: dict[str, Value] = {}
         if request.tools:
             found[names.TOOL_DEFINITIONS] = definitions(request.tools, MAX_CHARS)
@@ -56,7 +56,7 @@ class Content:
         if not self.on:
             return {}
         said = answer(event, run, MAX_CHARS)
-        # Who goes by OpenInference's names before the conventions' would show a text alone, and no calls.
+        # A backend that prefers OpenInference's names to the conventions' would show only a text, and no calls.
         return {
             names.OUTPUT_MESSAGES: said,
             names.OUTPUT_VALUE: said if event.calls else _text(event.content),
@@ -93,7 +93,7 @@ def history(messages: list[ChatMessage], most: int) -> str:
 
 
 def answer(event: ModelAnswered, run: str, most: int) -> str:
-    """Return what a model answered: what its endpoint gave beside the answer, the text and the calls, under the ids
+    """Return what a model answered: the other items of its endpoint's answer, the text and the calls, under the ids
     that the run gives them; as many of these as fit into `most` characters."""
     parts = [_without_encrypted(item) for item in event.items if item["type"] != "function_call"]
     parts += [_text_of(event.content)] if event.content else []
@@ -154,7 +154,7 @@ def _parts(message: ChatMessage) -> Iterator[dict[str, Any]]:
 
 
 def _call(name: str, arguments: str | dict[str, Any]) -> dict[str, Any]:
-    """A call with its arguments as JSON, or as the beginning of a text where they are none, or too long."""
+    """Return a call with its arguments as JSON, or as the beginning of a text if they are not JSON or too long."""
     text = arguments if isinstance(arguments, str) else _json(arguments)
     try:
         found = msgspec.json.decode(text) if len(text) <= MAX_PART_CHARS else _fitting(text)

@@ -56,8 +56,8 @@ def traceparent_of_run(run: str) -> str:
 
 
 def traceparent_of(message: Addressed | TimerFired) -> str:
-    """The traceparent of the span that a message is sent from. The journal exports that span even if the sender
-    dies, so a receiver may use it as the parent of its own spans."""
+    """The traceparent of the span that a message is sent from. The journal exports that span even if the sender dies,
+    so a receiver may make it the parent of its spans."""
     match message:
         case ToolCall():
             span = call_span(message.id)

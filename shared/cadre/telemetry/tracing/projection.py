@@ -150,7 +150,7 @@ class Projection:
         if spec is not None:
             about = {names.AGENT_VERSION: spec.version, names.AGENT_DESCRIPTION: spec.description}
             own |= {key: value for key, value in about.items() if value}
-        # A member takes what its manager has sent: backends draw who asks whom from such pairs.
+        # A member takes what its manager has sent: backends draw the edges between agents from such pairs.
         side: SpanKind = "CONSUMER" if parent_of(self.run) is not None else "INTERNAL"
         agent = OpenSpan(
             agent_span(self.run), parent, f"{names.INVOKE_AGENT} {self._agent}", self._now, self._agent, side
@@ -243,12 +243,12 @@ class ModelSpans:
         self._before: str | None = None
         """The span of the attempt before."""
         self._made: Counter[tuple[str, int, int]] = Counter()
-        """How often each call of the step in work was begun."""
+        """The number of times that each call of the step in work was begun."""
         self._server = self._worker = ""
         """Of the latest answer."""
         self.spec: ModelSpec | None = None
         self.is_interrupted = False
-        """Whether a message has made the call in flight needless."""
+        """True if a message has made the call in flight needless."""
 
     def called(
         self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: ModelRequest | None
@@ -375,7 +375,7 @@ def _name(model: str) -> str:
 
 
 class ModelInput:
-    """The state of one run beside its journal, kept in memory until the run ends."""
+    """The state of one run in addition to its journal, kept in memory until the run ends."""
 
     def __init__(self, tree: str, run: str, prompts: Prompts | None = None) -> None:
         """`prompts` are those that the run keeps; without them only what is shipped is known."""
@@ -403,8 +403,8 @@ class ModelInput:
     def request(self, purpose: str) -> ModelRequest | None:
         """The request of the model call that has just begun, with references for blobs; None when it is unknown.
 
-        Without the run's prompts it is unknown for an agent with a prompt file of its own, and for a run that began
-        with what another version of Cadre shipped.
+        Without the run's prompts it is unknown for an agent with its own prompt file, and for a run that began with
+        what another version of Cadre shipped.
         """
         if self._run is None or self._run.spec is None:
             return None

@@ -85,7 +85,8 @@ SHORTEST = 1_000
 
 
 class Fault(NamedTuple):
-    """Why a span is an error. The message may quote users or models, so it is exported with the content only."""
+    """The error of a span, with its reason. The message may quote users or models, so it is exported with the content
+    only."""
 
     type: str
     message: str = ""
@@ -128,7 +129,7 @@ class OpenSpans:
         return span
 
     def get(self, key: str) -> OpenSpan | None:
-        """Return the open span under a key; None when there is none."""
+        """Return the open span under a key, or None."""
         return self._open.get(key)
 
     def places(self) -> list[str]:
