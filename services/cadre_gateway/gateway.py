@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cadre.gateway")
 
 _LEDGER_SECONDS = 30.0
-"""Between two saves of the ledger."""
+"""Seconds between two saves of the ledger."""
 
 _LITTLE_MESSAGES, _LITTLE_SECONDS = 2_000, 10.0
 """A gateway that lacks no more than that has it in a moment, and takes no requests before: its lists are whole then."""

@@ -49,7 +49,7 @@ _START_SECONDS = 3600.0
 """Seconds after which the files of a run that has not begun belong to no run, unless its task is waiting."""
 
 _SWEEP_SECONDS = 3600.0
-"""Between two searches for blobs that killed writers have left behind, and for queues of retired services."""
+"""Seconds between two searches for blobs that killed writers have left behind, and for queues of retired services."""
 
 _MAX_WAIT_SECONDS = 3600.0
 """Seconds after which the time of day is read again: it may have been set."""

@@ -202,7 +202,7 @@ def live_owners(one: Manifest, live: Collection[str]) -> set[str]:
 
 
 def with_count(deployment: Manifest, found: Manifest | None) -> Manifest:
-    """Return the Deployment with the number of replicas that is the operator's to say. `found` is the one in the
+    """Return the Deployment with the number of replicas that the operator decides on. `found` is the one in the
     cluster.
 
     A number that an autoscaler or `kubectl scale` has set stays until the objects or the values say another one than

@@ -82,8 +82,7 @@ def _progressing(message: str) -> Condition:
 
 
 def pod_trouble(pod: Manifest) -> tuple[str, str] | None:
-    """Return why a pod does not come up, as the reason that Kubernetes has for it, and a message; None when nothing is
-    known to be in its way."""
+    """Return the reason why a pod does not start, as Kubernetes has it, and a message; None without a known reason."""
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return None

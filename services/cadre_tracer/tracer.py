@@ -53,7 +53,7 @@ MAX_RUNS_WITH_CONTENT = 512
 class JournalQueue(Queue):
     """A consumer of one shard's journal entries: in no hurry while it follows them, and quick to reach their end.
 
-    None of them is ever a dead letter, which somebody might send into its journal again.
+    They never become dead letters, which a person might send into the journal again.
     """
 
     most_deliveries = -1

@@ -179,7 +179,7 @@ def _check_task(spec: ScheduleSpec, now: float) -> None:
 log = logging.getLogger("cadre.budgets")
 
 _LOOK_SECONDS = 5.0
-"""Between two looks at what is used of all budgets."""
+"""Seconds between two checks of the use of all budgets."""
 
 _MAX_USES = 1000
 """Users of one budget that are shown, those with the greatest share first."""

@@ -53,7 +53,7 @@ _FRESH_SECONDS = 1.0
 """Seconds for which the list of notices is not read again."""
 
 _LOOK_SECONDS = 2.0
-"""Between two looks whether there is any notice."""
+"""Seconds between two checks for notices."""
 
 _AGAIN_SECONDS = 5.0
 _AT_ONCE = 64

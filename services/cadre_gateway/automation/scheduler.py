@@ -141,7 +141,7 @@ class Scheduler:
             await self.alarms.set(name, wake)
 
     async def refusal(self, state: ScheduleState) -> StartRefused | None:
-        """Return why a schedule has to pause that goes on, None when nothing is against it. Raises RetryableError."""
+        """Return the reason why an active schedule has to pause; None without a reason. Raises RetryableError."""
         if state.due_at() is None and (state.paused or not state.queued):
             return None
         try:
@@ -151,8 +151,8 @@ class Scheduler:
         return None
 
     async def try_again(self, name: str, tick: float) -> bool:
-        """Have a tick that failed start its run once the schedule's last one has ended; return False when the tick did
-        not fail, or nothing is known of it any more. Raises as `handle` does."""
+        """Make a failed tick start its run once the schedule's last one has ended; return False when the tick did not
+        fail, or nothing is known of it any more. Raises as `handle` does."""
         while True:
             state, fence = await self.states.read(name)
             changed = None if state is None else tried_again(state, tick)
@@ -221,8 +221,8 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True)
 class RunStarter:
-    """The runs that no request waits for. Each is started with the rights that somebody has at that moment: who wrote
-    the schedule or the trigger, or who starts it by hand."""
+    """The runs that no request waits for. Each is started with the rights that its author has at that moment: the
+    author of the schedule or the trigger, or the person who starts it by hand."""
 
     submitter: Submitter
     keyed: KeyedRuns

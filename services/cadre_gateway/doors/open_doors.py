@@ -69,8 +69,8 @@ def _declared(name: str, where: str) -> Door:
 
 def rules_with(doors: Iterable[Door]) -> RouteRules:
     """Return the rules of the gateway's own routes with those of the doors that come with Cadre, open or not, and of
-    `doors`. Raise SetupError for a door that has a rule
-    for a route of somebody else, or names an action for a route without a rule."""
+    `doors`. Raise SetupError for a door that has a rule for a route that belongs to the gateway or another door, or
+    names an action for a route without a rule."""
     rules, actions = [*RULES], {**ACTIONS}
     known = {_shape(rule) for rule in rules}
     for door in {door.name: door for door in (*built_in_doors(), *doors)}.values():

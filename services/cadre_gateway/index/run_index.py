@@ -33,7 +33,7 @@ _SAVE_SECONDS = (0.25, 0.75)
 gateways saves first and the others find its work done."""
 
 _FLUSH_CHANGES = 5_000
-"""After so many entries it is saved at once."""
+"""Number of entries after which it is saved at once."""
 
 _WARN_SECONDS = 60.0
 """Seconds between two warnings that it cannot be saved."""

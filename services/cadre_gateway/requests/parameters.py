@@ -114,7 +114,8 @@ async def own_origin(request: Request) -> None:
 
 
 def is_own_page(headers: Headers) -> bool:
-    """Return whether a browser says that a page of this gateway asks; who says nothing is no browser, or an old one."""
+    """Return whether a browser says that a page of this gateway asks; a client that does not say so is not a browser,
+    or is an old one."""
     site = headers.get("sec-fetch-site")
     return site == "same-origin" if site is not None else "origin" in headers and _is_own(headers)
 

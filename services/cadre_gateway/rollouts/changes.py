@@ -65,7 +65,7 @@ def _with(rollout: Rollout, revision: str) -> Rollout:
 
 
 def _meant(named: str, rollout: Rollout, live: Collection[str]) -> str:
-    """Return the revision that begins so."""
+    """Return the revision with this prefix."""
     known = dict.fromkeys([*(share.revision for share in rollout.shares), *live])
     found = [one for one in known if one == named] or [
         one for one in known if named and one.startswith(named)

@@ -70,7 +70,7 @@ class Sessions:
 
     async def _last_run(self, turn: SessionTurn, session: str, reset: bool) -> str | None:
         """Return the last run of the session that was ever started. A turn without one counts as never taken, and after
-        one that was erased the session begins afresh."""
+        one that was erased the session starts over."""
         for run, at in ((turn.run, turn.at), (turn.previous, 0.0)):
             if run is None:
                 continue

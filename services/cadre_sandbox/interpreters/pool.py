@@ -134,7 +134,7 @@ class Sandbox:
             self._filling = asyncio.create_task(self._refill())
 
     async def _refill(self) -> None:
-        """Make interpreters ready; give up at the first failure, which `open` meets again and can tell somebody."""
+        """Make interpreters ready; give up at the first failure, which `open` meets again and can report."""
         try:
             while len(self._ready) < self._size:
                 self._ready.append(await self._new_process())

@@ -35,7 +35,7 @@ class TierRefused(Exception):
 
 
 class DiedAtStart(TierRefused):
-    """The process ended, or was silent, without a word about why: perhaps nothing was refused at all."""
+    """The process ended, or was silent, without giving a reason: perhaps nothing was refused at all."""
 
 
 class InterpreterGone(Exception):

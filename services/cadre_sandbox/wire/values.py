@@ -103,7 +103,7 @@ BINARY_MARKER = "$given"
 FILE_MARKER = "$file"
 ESCAPE_MARKER = "$dict"
 MARKERS = frozenset((BINARY_MARKER, FILE_MARKER, ESCAPE_MARKER))
-"""A dict of somebody's own that has such a key stands in one under `ESCAPE_MARKER`."""
+"""A dict of the code that has such a key is nested in one under `ESCAPE_MARKER`."""
 
 UNKNOWN_MEDIA_TYPE = "application/octet-stream"
 """The media type of what is not known."""

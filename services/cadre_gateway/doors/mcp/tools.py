@@ -306,7 +306,7 @@ class RunTools:
     async def call(
         self, context: Context, asked: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        """Return what came of a call of one of TOOLS. Raise a 403 problem for one that the caller has not."""
+        """Return the result of a call of one of TOOLS. Raise a 403 problem for a tool that the caller may not use."""
         if not self.offers(caller_of(request_of(context)), asked.name):
             needed = f"tool {asked.name!r} needs the right `{TOOLS[asked.name].right}`"
             if asked.name == DECIDE and not self._offers_decide:

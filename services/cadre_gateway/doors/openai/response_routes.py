@@ -351,7 +351,7 @@ class NumberedEvents:
 
     def error(self, problem: Json) -> Json:
         """Return a problem with the stream itself, in the words of both specifications. It has the number of the event
-        before: who comes back misses none."""
+        before: a client that reconnects misses none."""
         number = max(self._told, self._before).number
         return {**problem, "type": "error", "sequence_number": number, "error": problem}
 
