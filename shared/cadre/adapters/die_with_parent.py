@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ties this process to its parent, then becomes the command."""
+    """Tie this process to its parent, then become the command."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         import ctypes

@@ -77,7 +77,7 @@ def index_url(data: Path) -> str:
 
 
 def read_state(data: Path) -> StackState | None:
-    """The stack that runs on this data folder; None when none does."""
+    """Return the stack that runs on this data folder; None when none does."""
     try:
         running = msgspec.json.decode((data / "up.json").read_bytes(), type=StackState)
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def nats_now(settings: Settings) -> str:
 
 
 def model_settings() -> ModelSettings:
-    """The model endpoint of the environment, or else the scripted model of the `cadre up` of this folder.
+    """Return the model endpoint of the environment, or else the scripted model of the `cadre up` of this folder.
 
     Raises SettingError.
     """
@@ -140,7 +140,7 @@ def write_state(data: Path, running: StackState) -> None:
 
 
 def read_ports(data: Path) -> Ports:
-    """The ports of this folder's last stack, as far as they are known."""
+    """Return the ports of this folder's last stack, as far as they are known."""
     try:
         return msgspec.json.decode((data / "ports.json").read_bytes(), type=Ports)
     except (OSError, msgspec.DecodeError):
@@ -160,7 +160,7 @@ def _write(file: Path, content: msgspec.Struct) -> None:
 
 @contextlib.contextmanager
 def locked(data: Path) -> Iterator[None]:
-    """Holds the data folder for this process; the kernel lets go of it however the process ends.
+    """Hold the data folder for this process; the kernel releases it however the process ends.
 
     Raises CommandFailed when another `cadre up` holds it or when it cannot be written.
     """

@@ -112,7 +112,7 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_oidc_settings() -> OidcSettings:
-    """The settings of this process. Raises SettingError."""
+    """Return the settings of this process. Raises SettingError."""
     return read(OidcSettings, "CADRE_OIDC_")
 
 
@@ -193,7 +193,7 @@ class OidcProvider:
         return found
 
     async def keys(self, metadata: ProviderMetadata) -> list[dict[str, Any]]:
-        """The keys with which the provider signs, as JSON Web Keys. Raises ProviderUnavailable."""
+        """Return the keys with which the provider signs, as JSON Web Keys. Raises ProviderUnavailable."""
         return _decode(metadata.jwks_uri, await self._ask("GET", metadata.jwks_uri), _KeySet).keys
 
     async def tokens(self, metadata: ProviderMetadata, **form: str) -> TokenAnswer:
@@ -211,7 +211,7 @@ class OidcProvider:
         return _decode(metadata.token_endpoint, data, TokenAnswer)
 
     async def _ask(self, method: str, url: str, **request: Any) -> bytes:
-        """The body of the answer. Raises ProviderUnavailable; TokenRefused where the provider refuses (4xx)."""
+        """Return the body of the answer. Raises ProviderUnavailable; TokenRefused where the provider refuses (4xx)."""
         try:
             async with (
                 asyncio.timeout(ASK_SECONDS),
@@ -236,7 +236,7 @@ class OidcProvider:
 
 
 def _error_of(body: bytes) -> str:
-    """The error that a token endpoint names; its description may hold anything, and is left out."""
+    """Return the error that a token endpoint names; its description may hold anything, and is left out."""
     try:
         error = msgspec.json.decode(body, type=dict[str, Any]).get("error")
     except msgspec.DecodeError:

@@ -80,7 +80,7 @@ class OtelForm:
         )
 
     def _owner(self, attributes: Mapping[str, str]) -> str:
-        """The name of the service that such a series is of."""
+        """Return the name of the service that such a series is of."""
         owner, kind = attributes.get(names.AGENT), attributes.get(names.QUEUE_KIND)
         if kind == "tool" and self._service == _TOOLS:
             return self._of_tool(attributes[names.QUEUE_NAME])

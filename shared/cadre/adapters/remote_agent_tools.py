@@ -36,7 +36,8 @@ class RemoteMessage(NamedTuple):
         return self.task.get("taskId", "")
 
     def in_words(self) -> tuple[list[str], list[File]]:
-        """The message for an agent that reads text: its paragraphs, and the files that go with it, not fetched yet."""
+        """Return the message for an agent that reads text: its paragraphs, and the files that go with it, not fetched
+        yet."""
         files: list[File] = []
         texts = [self.text] if self.text else []
         for value in self.data:
@@ -75,14 +76,14 @@ class RemoteTasks(Protocol):
         ...
 
     async def cancel(self, ctx: ToolContext, task: str) -> dict[str, Any]:
-        """Ends a task, as far as the protocol has a word for that."""
+        """End a task, as far as the protocol has a word for that."""
         ...
 
 
 def make_tools(
     agent: str, protocol: str, tasks: RemoteTasks | None, timeout_seconds: float
 ) -> list[Tool[..., Any]]:
-    """The tools of the agent; without `tasks` they can be listed, not called."""
+    """Return the tools of the agent; without `tasks` they can be listed, not called."""
     labels = {protocol: agent}
 
     def served() -> RemoteTasks:
@@ -135,7 +136,7 @@ def make_tools(
 
 
 def without_files(value: Any, files: list[File]) -> Any:
-    """The value with the name of each file in its place; the files themselves are added to `files`."""
+    """Return the value with the name of each file in its place; the files themselves are added to `files`."""
     if isinstance(value, list):
         return [without_files(item, files) for item in value]
     if isinstance(value, dict) and value.keys() == {FILE_KEY}:

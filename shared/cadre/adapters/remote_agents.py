@@ -27,8 +27,8 @@ _SYNADIA = _Make("synadia", 120.0, "Synadia's agent protocol", "synadia-ai-agent
 
 
 def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[..., Any]]:
-    """Its tools; paths in its file are relative to the folder. Raises SetupError for what is not there, if they are to
-    be served."""
+    """Return its tools; paths in its file are relative to the folder. Raises SetupError for what is not there, if they
+    are to be served."""
     section = spec.section(RemoteSpec) or RemoteSpec()
     make = _ACP if section.program is not None else _SYNADIA if section.nats is not None else _A2A
     try:
@@ -44,7 +44,7 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
 
 
 def _tasks(spec: AgentSpec, section: RemoteSpec, folder: Path) -> RemoteTasks:
-    """Its tasks, with all that they need there."""
+    """Return its tasks, with all that they need there."""
     if section.program is not None:
         from cadre.adapters.acp.member import Member
 

@@ -22,15 +22,15 @@ class References:
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Values that references stood for, the longest first."""
+        """Return the values that references stood for, the longest first."""
         return tuple(sorted(self._hidden, key=len, reverse=True))
 
     def resolve(self, key: str, text: str) -> str:
-        """The text with each reference's value. Raises SetupError for one that there is not."""
+        """Return the text with each reference's value. Raises SetupError for one that there is not."""
         return _REFERENCE.sub(lambda found: self._value(key, found[1]), text)
 
     def hide(self, text: str) -> str:
-        """The text without the values that references stood for."""
+        """Return the text without the values that references stood for."""
         for value in self.hidden:
             text = text.replace(value, "***")
         return text

@@ -18,7 +18,7 @@ from cadre.tools.loading import AnyTool, load_tools
 
 
 def load_entry(entry: str, *, to_serve: bool = False) -> list[AnyTool]:
-    """The tools of an entry as `cadre tools` takes it; MCP servers are asked for theirs.
+    """Return the tools of an entry as `cadre tools` takes it; MCP servers are asked for theirs.
 
     Raises SetupError, also for secrets that are not there where the tools are to be served.
     """
@@ -43,7 +43,8 @@ def is_program_file(entry: str) -> bool:
 
 
 def tools_of_agent(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[AnyTool]:
-    """The tools that the agent's kind brings; paths in its file are relative to the folder. Raises SetupError."""
+    """Return the tools that the agent's kind brings; paths in its file are relative to the folder. Raises
+    SetupError."""
     module, _, attribute = facts_of(spec).tools.partition(":")
     make = getattr(import_module(module), attribute)
     tools: list[AnyTool] = make(spec, folder, to_serve=to_serve)
@@ -51,7 +52,7 @@ def tools_of_agent(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Any
 
 
 def mcp_servers(source: str) -> list[McpServer]:
-    """The MCP servers of a file, a URL or a command; one that is started here ends with this process.
+    """Return the MCP servers of a file, a URL or a command; one that is started here ends with this process.
 
     Raises SetupError.
     """

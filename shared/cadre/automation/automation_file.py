@@ -33,17 +33,17 @@ class Definition(NamedTuple, Generic[Spec_co]):
 
     @property
     def name(self) -> str:
-        """The word for one, such as `schedule`."""
+        """Return the word for one, such as `schedule`."""
         return self.kind.lower()
 
     @property
     def plural(self) -> str:
-        """The word for several, such as `schedules`."""
+        """Return the word for several, such as `schedules`."""
         return f"{self.name}s"
 
     @property
     def path(self) -> str:
-        """The path of all of them in the HTTP API; each one's name follows behind a slash."""
+        """Return the path of all of them in the HTTP API; each one's name follows behind a slash."""
         return f"/v1/{self.plural}"
 
 
@@ -79,12 +79,12 @@ def read_automations(path: Path) -> list[AnySpec]:
 
 
 def path_of(spec: AnySpec) -> str:
-    """The path of the HTTP API at which the specification is made or replaced."""
+    """Return the path of the HTTP API at which the specification is made or replaced."""
     return next(f"{one.path}/{spec.name}" for one in DEFINITIONS if isinstance(spec, one.spec))
 
 
 def automation_of(kind: type[Spec], name: str, body: dict[str, Any]) -> Spec:
-    """The checked specification of this kind whose keys stand in `body`. Raises SpecError."""
+    """Return the checked specification of this kind whose keys stand in `body`. Raises SpecError."""
     given = {key: _midnight(value) for key, value in body.items()}
     try:
         return msgspec.convert({**given, "name": name}, kind)

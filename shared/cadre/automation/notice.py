@@ -152,7 +152,7 @@ def budget_warning(before: Run, after: Run, entry: Entry) -> Happened | None:
 
 
 def budget_share(run: Run) -> float:
-    """The greatest used share of what the run's budget bounds; 0 without one."""
+    """Return the greatest used share of what the run's budget bounds; 0 without one."""
     if run.budget is None:
         return 0.0
     used = (
@@ -164,7 +164,7 @@ def budget_share(run: Run) -> float:
 
 
 def cloud_event(delivery: NoticeDelivery, source: str) -> bytes:
-    """The body of a webhook: a CloudEvent in JSON."""
+    """Return the body of a webhook: a CloudEvent in JSON."""
     return msgspec.json.encode(
         {
             "specversion": _CLOUD_EVENTS,
@@ -234,11 +234,11 @@ class TaskPushes(msgspec.Struct, frozen=True, kw_only=True):
     targets: list[PushTarget]
 
     def target(self, name: str) -> PushTarget | None:
-        """The address of that id."""
+        """Return the address of that id."""
         return next((one for one in self.targets if one.id == name), None)
 
     def without(self, name: str) -> "TaskPushes":
-        """The others."""
+        """Return the others."""
         return TaskPushes(run=self.run, targets=[one for one in self.targets if one.id != name])
 
 
@@ -254,7 +254,8 @@ class SignatureInvalid(Exception):
 
 
 def secret_bytes(secret: str) -> bytes:
-    """The key in a secret `whsec_<base64>`; any other text is the key itself. Raises ValueError for an empty one."""
+    """Return the key in a secret `whsec_<base64>`; any other text is the key itself. Raises ValueError for an empty
+    one."""
     secret = secret.strip()
     if not secret.removeprefix(_PREFIX):
         raise ValueError("the secret is empty")
@@ -267,7 +268,7 @@ def secret_bytes(secret: str) -> bytes:
 
 
 def signature(secret: str, message: str, timestamp: int, body: bytes) -> str:
-    """The value of the header `webhook-signature` of this message id, Unix time and body."""
+    """Return the value of the header `webhook-signature` of this message id, Unix time and body."""
     signed = b".".join([message.encode(), str(timestamp).encode(), body])
     digest = hmac.new(secret_bytes(secret), signed, hashlib.sha256).digest()
     return f"{_VERSION},{base64.b64encode(digest).decode()}"

@@ -78,7 +78,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def interval(self) -> float | None:
-        """Seconds between ticks; None for a cron expression or a single tick."""
+        """Return the seconds between ticks; None for a cron expression or a single tick."""
         return None if self.every is None else checked_seconds("every", self.every)
 
     @property
@@ -93,7 +93,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return moment.timestamp()
 
     def local(self, tick: float) -> datetime:
-        """A tick as a time in the schedule's time zone."""
+        """Return a tick as a time in the schedule's time zone."""
         return datetime.fromtimestamp(tick, UTC).astimezone(zone_of(self.time_zone))
 
 
@@ -104,7 +104,7 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def zone_of(name: str) -> Any:
-    """The time zone with this IANA name, as a tzinfo. Raises SpecError."""
+    """Return the time zone with this IANA name, as a tzinfo. Raises SpecError."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -147,7 +147,8 @@ def check_template(key: str, text: str) -> None:
 
 
 def render(key: str, text: str, values: Mapping[str, Any]) -> str:
-    """The template with the values filled in. Raises SpecError, which names `key`, when that fails or says nothing."""
+    """Return the template with the values filled in. Raises SpecError, which names `key`, when that fails or says
+    nothing."""
     check_template(key, text)
     try:
         rendered: str = _compiled(text).render(dict(values))

@@ -128,7 +128,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return min(found, default=None)
 
     def upcoming(self, limit: int) -> list[float]:
-        """The next ticks without jitter, as they would be if it were not paused."""
+        """Return the next ticks without jitter, as they would be if it were not paused."""
         if self.next_at is None:
             return []
         left = None if self.spec.count is None else self.spec.count - self.ticks
@@ -149,7 +149,7 @@ def taken_over(state: ScheduleState, maker: Maker, now: float) -> ScheduleState:
 
 
 def changed(state: ScheduleState, spec: ScheduleSpec, now: float) -> ScheduleState:
-    """The state once its specification is replaced: it goes on from now, and what it did is remembered."""
+    """Return the state once its specification is replaced: it goes on from now, and what it did is remembered."""
     if spec == state.spec:
         return state
     paused = spec.paused if spec.paused != state.spec.paused else state.paused
@@ -173,8 +173,8 @@ def _same_times(one: ScheduleSpec, other: ScheduleSpec) -> bool:
 
 
 def paused(state: ScheduleState, pause: bool, now: float, code: str = "") -> ScheduleState:
-    """The state in a pause or out of it: ticks of a pause do not come, but for the one of a one-time schedule. `code`
-    says why it pauses without a person's doing."""
+    """Return the state in a pause or out of it: ticks of a pause do not come, but for the one of a one-time schedule.
+    `code` says why it pauses without a person's doing."""
     state = msgspec.structs.replace(state, paused=pause, paused_for=code)
     if not pause and state.next_at is not None and not state.spec.is_one_time:
         state.next_at = next(ticks_after(state.spec, max(now, state.next_at - 0.001), state.made_at), None)
@@ -182,7 +182,7 @@ def paused(state: ScheduleState, pause: bool, now: float, code: str = "") -> Sch
 
 
 def settled(state: ScheduleState) -> ScheduleState:
-    """The state once what it owes is done; its starts count as runs that were started."""
+    """Return the state once what it owes is done; its starts count as runs that were started."""
     return msgspec.structs.replace(
         state, started=state.started + len(state.starts), starts=[], cancels=[], given_up=[]
     )
@@ -217,7 +217,7 @@ def begun_as(state: ScheduleState, start: OwedStart, run: str) -> ScheduleState:
 
 
 def refused(state: ScheduleState, start: OwedStart, why: str, code: str) -> ScheduleState:
-    """The state once a run that was decided turned out not to be startable."""
+    """Return the state once a run that was decided turned out not to be startable."""
     outcomes = [
         msgspec.structs.replace(one, outcome="failed", detail=why, code=code) if one.run == start.run else one
         for one in state.outcomes
@@ -258,7 +258,7 @@ def owed_start(
 
 
 def decide(state: ScheduleState, now: float, busy: bool, giving_up: str = "") -> ScheduleState:
-    """The state after all ticks that are due by `now`; `busy` says whether its last run still goes on.
+    """Return the state after all ticks that are due by `now`; `busy` says whether its last run still goes on.
 
     With `giving_up` the ticks that would start a run fail, for that reason: nothing is rendered. The same state comes
     back when nothing is due.
@@ -389,7 +389,7 @@ class _Decision:
 
 
 def ticks_after(spec: ScheduleSpec, after: float, anchor: float) -> Iterator[float]:
-    """The schedule's ticks later than `after`, in order; `anchor` is when the schedule was made.
+    """Yield the schedule's ticks later than `after`, in order; `anchor` is when the schedule was made.
 
     Its end counts, its `count` does not: that needs to know how many there were.
     """
@@ -402,7 +402,7 @@ def ticks_after(spec: ScheduleSpec, after: float, anchor: float) -> Iterator[flo
 
 
 def first_tick(spec: ScheduleSpec, now: float) -> float | None:
-    """The first tick of a schedule that is made now; None when none is left.
+    """Return the first tick of a schedule that is made now; None when none is left.
 
     The single tick of a one-time schedule is its first one also when it is past: what is missed is for its policy.
     """
@@ -436,7 +436,7 @@ def _endless(spec: ScheduleSpec, after: float, anchor: float, start: float | Non
 
 
 def _every(interval: float, after: float, anchor: float, *, first: bool) -> Iterator[float]:
-    """The moments anchor, anchor + interval, …; the anchor itself is one of them only with `first`."""
+    """Yield the moments anchor, anchor + interval, …; the anchor itself is one of them only with `first`."""
     number = max(0 if first else 1, math.floor((after - anchor) / interval) if after > anchor else 0)
     while True:
         tick = round(anchor + number * interval, 3)

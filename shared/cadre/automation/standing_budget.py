@@ -72,11 +72,12 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return user if self.user == EACH_USER else ""
 
     def share(self, tokens: int, cost: float) -> float:
-        """The used share of what the budget bounds."""
+        """Return the used share of what the budget bounds."""
         return max(used / limit for used, limit in ((tokens, self.tokens), (cost, self.cost)) if limit)
 
     def window_at(self, now: float) -> TimeWindow:
-        """The window in which this moment lies: of whole hours, days from midnight, weeks from Monday, months."""
+        """Return the window in which this moment lies: of whole hours, days from midnight, weeks from Monday,
+        months."""
         zone = zone_of(self.time_zone)
         local = datetime.fromtimestamp(now, UTC).astimezone(zone)
         if self.window == "hour":
@@ -94,7 +95,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return TimeWindow(first.timestamp(), after.timestamp())
 
     def local(self, moment: float) -> str:
-        """A moment in the budget's time zone, to the minute."""
+        """Return a moment in the budget's time zone, to the minute."""
         zone = zone_of(self.time_zone)
         return datetime.fromtimestamp(moment, UTC).astimezone(zone).isoformat(" ", "minutes")
 

@@ -65,7 +65,7 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.subject is not None and _matches(self.subject.split("."), subject.split("."))
 
     def task_for(self, payload: bytes, message: str, subject: str = "") -> str:
-        """The task for a message of this id. Raises SpecError when it cannot be rendered."""
+        """Return the task for a message of this id. Raises SpecError when it cannot be rendered."""
         values = {"payload": _payload(payload), "id": message, "trigger": self.name, "subject": subject}
         return render("task", self.task, values)
 

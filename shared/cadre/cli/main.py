@@ -138,7 +138,7 @@ class Verbs(click.Group):
     """A group whose commands are imported when they are used, never to list them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the verbs and of the installed services."""
+        """Return the names of the verbs and of the installed services."""
         return [*VERBS, *_services()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -176,8 +176,8 @@ class Verbs(click.Group):
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, standalone_mode: bool = True, **extra: Any
     ) -> Any:
-        """Runs a command as click does, but an error is one line, and the integer that a command returns is the
-        exit code.
+        """Run a command as click does, but an error is one line, and the integer that a command returns is the exit
+        code.
         """
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)

@@ -43,7 +43,7 @@ class Blocking(Generic[A], metaclass=Explaining):
             )
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result. Raises RuntimeError where a loop runs already, which this would stop."""
+        """Return the coroutine's result. Raises RuntimeError where a loop runs already, which this would stop."""
         if not has_loop():
             return self._loop.run(coroutine)
         coroutine.close()
@@ -55,7 +55,7 @@ class Blocking(Generic[A], metaclass=Explaining):
 def blocking(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Blocking[A], P], T]:
-    """The method, waited for."""
+    """Return the method as a blocking one."""
 
     @functools.wraps(method)
     def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -67,7 +67,7 @@ def blocking(
 def blocking_iterator(
     method: Callable[Concatenate[A, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[Blocking[A], P], Iterator[T]]:
-    """The iterator, each item waited for."""
+    """Return the iterator as a blocking one."""
 
     @functools.wraps(method)
     def iterate(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -22,7 +22,7 @@ class Definitions(Transport):
     """Every method raises ClientError: NotFound for a name that there is not, InvalidRequest for a wrong key."""
 
     async def schedules(self) -> list[ScheduleView]:
-        """All schedules, by name, each with its next tick."""
+        """Return all schedules, by name, each with its next tick."""
         return typed((await self.request("GET", "/v1/schedules"))["schedules"], list[ScheduleView])
 
     async def schedule(self, name: str, *, upcoming: int = 5) -> ScheduleView:
@@ -39,7 +39,7 @@ class Definitions(Transport):
         await self.request("DELETE", f"/v1/schedules/{name}")
 
     async def triggers(self) -> list[TriggerView]:
-        """All triggers, by name."""
+        """Return all triggers, by name."""
         return typed((await self.request("GET", "/v1/triggers"))["triggers"], list[TriggerView])
 
     async def trigger(self, name: str) -> TriggerView:
@@ -55,7 +55,7 @@ class Definitions(Transport):
         await self.request("DELETE", f"/v1/triggers/{name}")
 
     async def notices(self) -> list[NoticeView]:
-        """All notices, by name."""
+        """Return all notices, by name."""
         return typed((await self.request("GET", "/v1/notices"))["notices"], list[NoticeView])
 
     async def notice(self, name: str) -> NoticeView:
@@ -71,7 +71,7 @@ class Definitions(Transport):
         await self.request("DELETE", f"/v1/notices/{name}")
 
     async def budgets(self) -> list[BudgetView]:
-        """All standing budgets, by name, with what is used of them."""
+        """Return all standing budgets, by name, with what is used of them."""
         return typed((await self.request("GET", "/v1/budgets"))["budgets"], list[BudgetView])
 
     async def budget(self, name: str) -> BudgetView:
@@ -266,7 +266,7 @@ class AsyncClient(Definitions, RunRequests):
         return await started.result(timeout=timeout)
 
     def attach(self, run_id: str) -> AsyncRunHandle:
-        """A handle of a run that was started elsewhere; whether there is one is not asked."""
+        """Return a handle of a run that was started elsewhere; whether there is one is not asked."""
         return AsyncRunHandle(self, run_id)
 
     async def runs(self, **wanted: Unpack[WantedRuns]) -> AsyncGenerator[RunSummary, None]:
@@ -283,15 +283,15 @@ class AsyncClient(Definitions, RunRequests):
                 return
 
     async def agents(self) -> list[LiveAgent]:
-        """The live agents, by name."""
+        """Return the live agents, by name."""
         return typed((await self.request("GET", "/v1/agents"))["agents"], list[LiveAgent])
 
     async def tools(self) -> list[LiveTool]:
-        """The live tools, by name."""
+        """Return the live tools, by name."""
         return typed((await self.request("GET", "/v1/tools"))["tools"], list[LiveTool])
 
     async def sandboxes(self) -> list[LiveSandbox]:
-        """The live pools of sandboxes, by name."""
+        """Return the live pools of sandboxes, by name."""
         return typed((await self.request("GET", "/v1/sandboxes"))["sandboxes"], list[LiveSandbox])
 
     async def statistics(
@@ -316,13 +316,13 @@ class AsyncClient(Definitions, RunRequests):
         )
 
     async def blob(self, ref: str) -> bytes:
-        """The content of a file in an answer, by the `ref` of its `{"$file": …}`."""
+        """Return the content of a file in an answer, by the `ref` of its `{"$file": …}`."""
         content = BytesIO()
         await self.fetch(f"/v1/blobs/{ref.removeprefix('blob:')}", content)
         return content.getvalue()
 
     async def search_memory(self, query: str, selection: Selection, *, k: int = 5) -> Found:
-        """The `k` memories that fit the query best, of those that the selection means."""
+        """Return the `k` memories that fit the query best, of those that the selection means."""
         body = msgspec.to_builtins(SearchRequest(selection=selection, query=query, k=k))
         return typed(await self.request("POST", "/v1/memory/search", json=body), Found)
 

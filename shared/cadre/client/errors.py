@@ -103,7 +103,7 @@ _OF_STATUS: dict[int, type[ClientError]] = {
 
 
 def refusal(status: int, answer: Any, where: str, retry_after: str | None = None) -> ClientError:
-    """The error of an answer with this status; `answer` is its JSON, `where` the request in words."""
+    """Return the error of an answer with this status; `answer` is its JSON, `where` the request in words."""
     document = answer if isinstance(answer, dict) else {}
     detail = document.get("detail") or document.get("title") or document.get("missing")
     if detail is None:

@@ -233,7 +233,7 @@ class AnswerTexts:
 
 
 def _call_of(said: dict[str, Any]) -> tuple[object, ...]:
-    """The model call of its run that a delta or an event is about."""
+    """Return the model call of its run that a delta or an event is about."""
     return said.get("step"), said.get("attempt"), said.get("purpose", "")
 
 

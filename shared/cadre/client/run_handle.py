@@ -88,7 +88,7 @@ class AsyncRunHandle(metaclass=Explaining):
         key: str | None = None,
         output_type: Any = None,
     ) -> Self:
-        """Posts a request for a run as the HTTP API has it; raises as `AsyncClient.start`."""
+        """Post a request for a run as the HTTP API has it; raises as `AsyncClient.start`."""
         answer = await client.post_once(path, body, key=key)
         return cls(client, str(answer["id"]), answer.get("later_files", ()), output_type)
 
@@ -97,7 +97,7 @@ class AsyncRunHandle(metaclass=Explaining):
 
     @property
     def state(self) -> State | None:
-        """The state in which `detail`, `wait` or `result` last saw the run; None before. It asks nothing."""
+        """Return the state in which `detail`, `wait` or `result` last saw the run; None before. It asks nothing."""
         return self._state
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -122,7 +122,7 @@ class AsyncRunHandle(metaclass=Explaining):
         return read_events(self._client.http, self.id, patience=patience, after=str(after or ""), view=view)
 
     async def detail(self, *, full: bool = False, limit: int | None = None, after: int = 0) -> RunDetail:
-        """The run as it is now, with its output and all runs below it; see AsyncClient.get_run."""
+        """Return the run as it is now, with its output and all runs below it; see AsyncClient.get_run."""
         run = await self._client.get_run(self.id, full=full, limit=limit, after=after)
         self._state = run.state
         return run
@@ -191,11 +191,12 @@ class AsyncRunHandle(metaclass=Explaining):
         )
 
     async def queue(self) -> Edited:
-        """The tasks that a run of kind `task_queue` has queued, and their version. Raises NotFound for other kinds."""
+        """Return the tasks that a run of kind `task_queue` has queued, and their version. Raises NotFound for other
+        kinds."""
         return typed(await self._client.request("GET", f"{self._path}/queue"), Edited)
 
     async def plan(self) -> Edited:
-        """The plan of a run whose kind has one, and its version. Raises NotFound for other kinds."""
+        """Return the plan of a run whose kind has one, and its version. Raises NotFound for other kinds."""
         return typed(await self._client.request("GET", f"{self._path}/plan"), Edited)
 
     async def edit(
@@ -206,7 +207,7 @@ class AsyncRunHandle(metaclass=Explaining):
         idempotency_key: str | None = None,
         by: str = "",
     ) -> Edited | Delivered:
-        """Edits the queue or plan that was read before; a Delivered when the agent is away at the moment.
+        """Edit the queue or plan that was read before; a Delivered when the agent is away at the moment.
 
         Raises Conflict when it has changed meanwhile, InvalidRequest for an operation that cannot be done.
         """
@@ -227,7 +228,7 @@ class AsyncRunHandle(metaclass=Explaining):
         return typed(await self._client.post_once(path, payload, key=idempotency_key, by=by), Delivered)
 
     async def approvals(self) -> list[Approval]:
-        """Its calls that wait for a person, and those of the runs below it."""
+        """Return its calls that wait for a person, and those of the runs below it."""
         return await self._client.approvals(run=self.id)
 
     async def approve(
@@ -252,7 +253,7 @@ class AsyncRunHandle(metaclass=Explaining):
         ]
 
     async def reject(self, call: str, *, feedback: str = "", by: str = "") -> list[ApprovalDecision]:
-        """Turns a call down, or with "all" every call that waits; the model reads the feedback."""
+        """Turn a call down, or with "all" every call that waits; the model reads the feedback."""
         calls = await self._calls(call)
         return [await self._client.reject(one, feedback=feedback, by=by) for one in calls]
 
@@ -288,12 +289,12 @@ class AsyncRunHandle(metaclass=Explaining):
         return await AsyncRunHandle.post(self._client, body, f"{self._path}/resume", key=idempotency_key)
 
     async def files(self) -> list[FileEntry]:
-        """The files of the workspace, which all runs of its tree share."""
+        """Return the files of the workspace, which all runs of its tree share."""
         found = await self._client.request("GET", f"{self._path}/files")
         return typed(found["files"], list[FileEntry])
 
     async def read_file(self, path: str) -> bytes:
-        """The content of a file of the workspace."""
+        """Return the content of a file of the workspace."""
         content = BytesIO()
         await self._client.fetch(self._file(path), content)
         return content.getvalue()
@@ -315,8 +316,8 @@ class AsyncRunHandle(metaclass=Explaining):
         return typed(found, FileEntry)
 
     async def trace(self, *, limit: int | None = None, after: int = 0) -> TraceTree:
-        """Its trace with that of all runs below it, made from the journals; with `limit` so many spans behind the first
-        `after`, as they ended, and `next`, which is `after` for the next page."""
+        """Return its trace with that of all runs below it, made from the journals; with `limit` so many spans behind
+        the first `after`, as they ended, and `next`, which is `after` for the next page."""
         params = {"limit": limit, "after": after} if limit is not None else None
         return typed(await self._client.request("GET", f"{self._path}/trace", params=params), TraceTree)
 

@@ -24,13 +24,13 @@ URL_PREFIXES = ("https://", "http://", "data:", "blob:")
 
 
 def data_url(name: str, content: bytes) -> str:
-    """The content as a `data:` URL, its media type by the name."""
+    """Return the content as a `data:` URL, its media type by the name."""
     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def file_urls(files: Mapping[str, Source] | Iterable[str | os.PathLike[str]]) -> dict[str, str]:
-    """The files by their paths in the workspace: those of the mapping, or each file's own name.
+    """Return the files by their paths in the workspace: those of the mapping, or each file's own name.
 
     A text that begins with `data:` or `blob:` stands as it is. Raises OSError, and ValueError for two files of one
     name.
@@ -47,7 +47,7 @@ def file_urls(files: Mapping[str, Source] | Iterable[str | os.PathLike[str]]) ->
 
 
 def image_urls(images: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The images as URLs: files as `data:` URLs, what is a URL already as it stands. Raises OSError."""
+    """Return the images as URLs: files as `data:` URLs, what is a URL already as it stands. Raises OSError."""
     return [
         image
         if isinstance(image, str) and image.startswith(URL_PREFIXES)
@@ -140,8 +140,8 @@ def list_query(wanted: WantedRuns) -> dict[str, Any]:
 
 
 def start_body(agent: str, task: str, options: StartOptions, output_type: Any = None) -> dict[str, Any]:
-    """The body of POST /v1/runs. Raises OSError for a file that cannot be read, SpecError for a type that JSON cannot
-    carry."""
+    """Return the body of POST /v1/runs. Raises OSError for a file that cannot be read, SpecError for a type that JSON
+    cannot carry."""
     _check_types(agent, task, options)
     body = {"agent": agent, "task": task, **_common(options)}
     if "files" in options:
@@ -171,7 +171,7 @@ def _check_types(agent: Any, task: Any, options: Mapping[str, Any]) -> None:
 
 
 def fork_body(at: int, options: ForkOptions) -> dict[str, Any]:
-    """The body of POST /v1/runs/{id}/fork."""
+    """Return the body of POST /v1/runs/{id}/fork."""
     body = {"at": at, **_common(options)}
     if options.get("task") is not None:
         body["task"] = options["task"]

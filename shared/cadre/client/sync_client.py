@@ -86,7 +86,7 @@ class Client(Blocking[AsyncClient]):
 
     @property
     def url(self) -> str:
-        """The gateway's URL."""
+        """Return the gateway's URL."""
         return self._target.url
 
     def __enter__(self) -> Self:

@@ -78,7 +78,7 @@ def client_options(url: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def connection_errors(url: str) -> Iterator[None]:
-    """Turns the errors of a connection into one line that says what to do."""
+    """Turn the errors of a connection into one line that says what to do."""
     try:
         yield
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
@@ -91,7 +91,7 @@ def connection_errors(url: str) -> Iterator[None]:
 
 
 def answer_of(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON object of a good answer. Raises ClientError with the `detail` of a problem."""
+    """Return the JSON object of a good answer. Raises ClientError with the `detail` of a problem."""
     try:
         answer = response.json()
     except ValueError:
@@ -105,7 +105,7 @@ def answer_of(response: httpx2.Response) -> dict[str, Any]:
 
 
 def typed(answer: Any, kind: type[T]) -> T:
-    """The answer, or a part of it, as such a struct. Raises ClientError for one of another version's form."""
+    """Return the answer, or a part of it, as such a struct. Raises ClientError for one of another version's form."""
     try:
         return converted(answer, kind)
     except msgspec.ValidationError as error:
@@ -223,7 +223,7 @@ def _credentials(key: str | None) -> dict[str, str]:
 
 
 def _length(file: BinaryIO | bytes) -> dict[str, str]:
-    """The header that lets the gateway refuse a file that is too large before it is sent."""
+    """Return the header that lets the gateway refuse a file that is too large before it is sent."""
     if isinstance(file, bytes):
         return {}
     with contextlib.suppress(OSError, ValueError):
@@ -264,7 +264,7 @@ class RunRequests(Transport):
     async def get_run(
         self, run_id: str, *, full: bool = False, limit: int | None = None, after: int = 0
     ) -> RunDetail:
-        """The run with its output and all runs below it; `full` adds the steps of each.
+        """Return the run with its output and all runs below it; `full` adds the steps of each.
 
         With `limit` each run has so many of those directly below it and of its steps, this one those behind the first
         `after`; `next` is `after` for the next page, None on the last.
@@ -275,7 +275,7 @@ class RunRequests(Transport):
         return typed(await self.request("GET", f"{RUNS}/{run_id}", params=params), RunDetail)
 
     async def approvals(self, *, agent: str | None = None, run: str | None = None) -> list[Approval]:
-        """The calls that wait for a person, newest first; `run` stands for itself and all runs below it."""
+        """Return the calls that wait for a person, newest first; `run` stands for itself and all runs below it."""
         which = {"agent": agent, "run": run, "limit": PAGE_SIZE}
         pages = self.pages("/v1/approvals", "approvals", "before", which)
         return [typed(item, Approval) async for item in pages]

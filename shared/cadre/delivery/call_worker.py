@@ -106,12 +106,12 @@ def addressed_call(address: Address) -> ToolCall | None:
 
 
 def poisoned(call: ToolCall, error: TerminalError) -> ErrorInfo:
-    """The error of a call that is a dead letter."""
+    """Return the error of a call that is a dead letter."""
     return ErrorInfo("poisoned", f"the call of tool {call.tool!r} cannot be served: {error}")
 
 
 def too_late(tool: str) -> ErrorInfo:
-    """The error of a call that came after its deadline."""
+    """Return the error of a call that came after its deadline."""
     return ErrorInfo("deadline", f"tool {tool!r} was not run: its time had passed before")
 
 

@@ -69,7 +69,7 @@ def cut_history(block: str, place: BlockHistory) -> tuple[BlockHistory, list[byt
 
 
 async def with_whole_history(call: CodeCall, blobs: Blobs) -> CodeCall:
-    """The call with all exchanges of its block. Raises UnreadableMessage, BlobMissing, RetryableError."""
+    """Return the call with all exchanges of its block. Raises UnreadableMessage, BlobMissing, RetryableError."""
     pieces: list[Sequence[CodeExchange]] = [call.exchanges]
     before, ref = call.before, call.earlier
     while before > 0 and ref is not None:
@@ -103,7 +103,7 @@ class HistoryCutter:
         self._known = Recent[str, _StoredHistory](_MAX_BLOCKS)
 
     async def __call__(self, call: CodeCall) -> CodeCall:
-        """The call as it travels. Raises RetryableError."""
+        """Return the call as it travels. Raises RetryableError."""
         if call.before or len(call.exchanges) <= 1:
             return call
         known = self._known.pop(call.block, None)

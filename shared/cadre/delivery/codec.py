@@ -94,7 +94,7 @@ def on_one_line(frame: bytes) -> bytes:
 
 
 def encode(message: Any) -> bytes:
-    """The bytes of a message or entry, as JSON."""
+    """Return the bytes of a message or entry, as JSON."""
     return encoded(message) if type(message) is Entry else _encoder.encode(message)
 
 

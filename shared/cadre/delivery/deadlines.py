@@ -18,7 +18,7 @@ class Deadlines:
         it."""
 
     def add(self, key: Hashable, seconds: float, on_expiry: Callable[[], object]) -> None:
-        """Has `on_expiry` called in so many seconds, unless the key is removed before."""
+        """Have `on_expiry` called in so many seconds, unless the key is removed before."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         self._open[key] = (due, on_expiry)

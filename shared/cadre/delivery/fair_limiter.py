@@ -64,7 +64,7 @@ class FairLimiter:
         work.add_done_callback(done)
 
     def acquire(self, tree: str) -> PlaceAtWork:
-        """A place, to be waited for and held as a context; trees that wait get theirs one after the other."""
+        """Return a place, to be waited for and held as a context; trees that wait get theirs one after the other."""
         return PlaceAtWork(self, self._within, tree)
 
     async def take(self, tree: str) -> None:

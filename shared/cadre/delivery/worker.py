@@ -91,7 +91,7 @@ class Worker(Generic[T]):
         self._quarantine = quarantine
 
     async def handle(self, delivery: Delivery, serve: Serve[T]) -> None:
-        """Serves and acks the message, or refuses it and makes it a dead letter.
+        """Serve and ack the message, or refuse it and make it a dead letter.
 
         Raises RetryableError: the message is to be delivered again.
         """

@@ -64,7 +64,7 @@ def server_folder(folder: Path, *, apart: bool = False) -> Path:
 
 
 def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
-    """The roles of earlier calls. Raises CommandFailed."""
+    """Return the roles of earlier calls. Raises CommandFailed."""
     file = server_folder(folder, apart=apart) / ROLES_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=list[Role])
@@ -115,7 +115,7 @@ def update_users(
 
 
 def merged(roles: Iterable[Role]) -> list[Role]:
-    """The roles, each user once: as it was named last."""
+    """Return the roles, each user once: as it was named last."""
     found: dict[str, Role] = {}
     for role in roles:
         found[role.user] = _with_earlier_calls(role, found.get(role.user))
@@ -132,7 +132,7 @@ def write_public(file: Path, roles: Iterable[Role], keys: Mapping[str, Key], top
 
 
 def _with_earlier_calls(role: Role, before: Role | None) -> Role:
-    """The role with the tools that it might call before as well: runs that began then go on with them."""
+    """Return the role with the tools that it might call before as well: runs that began then go on with them."""
     if before is None or before.calls is None or role.calls is None:
         return role
     return msgspec.structs.replace(role, calls=tuple(dict.fromkeys([*before.calls, *role.calls])))
@@ -141,7 +141,7 @@ def _with_earlier_calls(role: Role, before: Role | None) -> Role:
 def _keys(
     folder: Path, users: Iterable[str], rotated: set[str], *, apart: bool
 ) -> tuple[dict[str, Key], list[str]]:
-    """The keys by user, and the users whose keys are new."""
+    """Return the keys by user, and the users whose keys are new."""
     keys, new = {}, []
     for user in users:
         file = key_file(folder, user, apart=apart)
@@ -159,8 +159,8 @@ def _keys(
 def secrets(
     folder: Path, namespace: str, *, apart: bool = False, users: Collection[str] | None = None
 ) -> str:
-    """The keys as Kubernetes Secrets, one per service (of `users`, if given), and the server's file as one more: to be
-    applied, not kept."""
+    """Return the keys as Kubernetes Secrets, one per service (of `users`, if given), and the server's file as one more:
+    to be applied, not kept."""
     public = server_folder(folder, apart=apart) / SERVER_FILE
     keys = [(role, key_file(folder, role.user, apart=apart)) for role in known_roles(folder, apart=apart)]
     keys = [(role, file) for role, file in keys if users is None or role.user in users]
@@ -176,7 +176,7 @@ def secrets(
 
 
 def role_text(role: Role) -> str:
-    """The value of ROLE_ANNOTATION."""
+    """Return the value of ROLE_ANNOTATION."""
     return msgspec.json.encode(role).decode()
 
 
@@ -212,7 +212,7 @@ def _write(file: Path, text: str, mode: int = _PUBLIC_MODE) -> None:
 
 
 def server_file(name: str, roles: Iterable[Role], keys: Mapping[str, str], topology: Topology) -> str:
-    """The text of the file `name`; `keys` are the public keys by user."""
+    """Return the text of the file `name`; `keys` are the public keys by user."""
     users = "\n".join(_user(role, keys[role.user], permissions(role, topology)) for role in roles)
     return f"{_HEAD.format(name=name)}\nauthorization {{\n  users: [\n{users}\n  ]\n}}\n"
 
@@ -229,7 +229,7 @@ class Account(NamedTuple):
 
 
 def accounts_file(name: str, accounts: Iterable[Account], topology: Topology) -> str:
-    """The text of the file `name`, with an account for each tenant."""
+    """Return the text of the file `name`, with an account for each tenant."""
     inner = "\n".join(_account(one, topology) for one in accounts)
     return f"{_TENANTS_HEAD.format(name=name)}\naccounts {{\n{inner}\n}}\n"
 

@@ -28,7 +28,8 @@ _SKIPPED_SUFFIXES = (".pyc", ".pyo")
 
 
 def components_of(team: TeamSpec, values: Values) -> list[Component]:
-    """The components of the team: the gateway, sandboxes and memory first, then tools and agents. Raises SetupError."""
+    """Return the components of the team: the gateway, sandboxes and memory first, then tools and agents. Raises
+    SetupError."""
     agents = {name: read_agent(file) for name, file in team.agents.items()}
     components = [Component("gateway", "", ["gateway"])]
     for pool in sorted({*team.pools, *values.pools}):
@@ -111,7 +112,7 @@ def _programs(team: TeamSpec, values: Values) -> Iterator[Component]:
 
 
 def _offered(entry: str, name: str) -> list[str]:
-    """Names of the tools in a module. Raises SpecError when it can only be imported in its image."""
+    """Return the names of the tools in a module. Raises SpecError when it can only be imported in its image."""
     try:
         return [tool.name for tool in load_entry(entry)]
     except SetupError as error:
@@ -135,7 +136,7 @@ def _inside(team: TeamSpec, entry: str, folder: str) -> str:
 
 
 def _files_of(team: TeamSpec) -> dict[str, bytes]:
-    """The files that tools may read: the team's folder without those of other services."""
+    """Return the files that tools may read: the team's folder without those of other services."""
     served = {*map(Path, team.tools), *team.programs.values()}
     agents = {file.resolve() for file in team.agents.values()} - served
     others = {team.file, team.folder / VALUES_FILE, team.script, *agents}
@@ -159,7 +160,7 @@ def _read(path: Path) -> bytes:
 
 
 def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
-    """The roles of all services of the team; `memory` overrides whether the memory service is one.
+    """Return the roles of all services of the team; `memory` overrides whether the memory service is one.
 
     Raises SetupError when a module of tools cannot be loaded, or an agent's file cannot be read."""
     tools = [
@@ -172,7 +173,7 @@ def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
 
 
 def roles_of_components(team: TeamSpec, components: Iterable[Component]) -> list[Role]:
-    """The roles of these services of a cluster, and the operator's. Raises SetupError."""
+    """Return the roles of these services of a cluster, and the operator's. Raises SetupError."""
     roles = [Role(kind="operator")]
     for one in components:
         if one.role == "agent":
@@ -186,7 +187,7 @@ def roles_of_components(team: TeamSpec, components: Iterable[Component]) -> list
 
 
 def tool_service_names(entries: Iterable[str]) -> list[str]:
-    """Names of the services of these tool modules, in their order and each once."""
+    """Return the names of the services of these tool modules, in their order and each once."""
     taken: list[str] = []
     for entry in entries:
         source, _, function = entry.partition(":")
@@ -197,5 +198,5 @@ def tool_service_names(entries: Iterable[str]) -> list[str]:
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """The name, with a number behind it if it is taken."""
+    """Return the name, with a number behind it if it is taken."""
     return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)

@@ -91,7 +91,7 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> Path:
-        """The folder of the team file."""
+        """Return the folder of the team file."""
         return self.file.parent
 
 
@@ -139,7 +139,8 @@ def read_team(path: Path) -> TeamSpec:
 
 
 def named_files(file: Path) -> list[Path]:
-    """The team file and the agents' files that it names, as far as it can be read: whether they hold is not asked."""
+    """Return the team file and the agents' files that it names, as far as it can be read: whether they hold is not
+    asked."""
     try:
         return [file, *((file.parent / entry).resolve() for entry in _document(file).spec.agents)]
     except SpecError:
@@ -228,7 +229,7 @@ def _agents(file: Path, entries: list[str]) -> tuple[dict[str, Path], list[Agent
 
 
 def _automations(file: Path, entries: list[str]) -> list[Path]:
-    """The checked files. Raises SpecError, also for two of one kind and name."""
+    """Return the checked files. Raises SpecError, also for two of one kind and name."""
     paths = [_existing(file, f"spec.automations[{i}]", entry) for i, entry in enumerate(entries)]
     seen: set[str] = set()
     for path in paths:
@@ -240,7 +241,7 @@ def _automations(file: Path, entries: list[str]) -> list[Path]:
 
 
 def _tools(file: Path, entries: list[str], agents: dict[str, Path]) -> list[str]:
-    """The checked entries, the folders in which the agents' skills lie, and the agents that bring tools."""
+    """Return the checked entries, the folders in which the agents' skills lie, and the agents that bring tools."""
     named = [_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(entries)]
     skills = [str(skill.folder.parent) for path in agents.values() for skill in skills_of_agent(path)]
     own = [str(path) for path in agents.values() if brings_tools(path)]
@@ -248,8 +249,8 @@ def _tools(file: Path, entries: list[str], agents: dict[str, Path]) -> list[str]
 
 
 def _tool(file: Path, key: str, entry: str) -> str:
-    """The checked entry: a file if it looks like one, else an importable module, of which `:NAME` picks one tool;
-    a file of MCP servers; or a folder of skills."""
+    """Return the checked entry: a file if it looks like one, else an importable module, of which `:NAME` picks one
+    tool; a file of MCP servers; or a folder of skills."""
     place, mark, tool = entry.partition(":")
     if "/" in place and (file.parent / place).is_dir():
         return str((file.parent / place).resolve())
@@ -277,5 +278,5 @@ def _existing(file: Path, key: str, entry: str) -> Path:
 
 
 def _keys(model: ModelSpec) -> set[str]:
-    """Names of the variables that hold the keys of the model and of those that stand in for it."""
+    """Return the names of the variables that hold the keys of the model and of those that stand in for it."""
     return {model.key_env}.union(*map(_keys, model.fallbacks))

@@ -41,7 +41,7 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def tenants_in(folder: Path) -> list[Path]:
-    """The folders of all tenants, by name."""
+    """Return the folders of all tenants, by name."""
     return sorted(file.parent for file in folder.glob(f"*/{TENANT_FILE}"))
 
 
@@ -147,7 +147,8 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_tenant(folder: Path) -> TenantSpec:
-    """The tenant of a folder, which has its name. Raises SpecError with the file, the key and what is expected."""
+    """Return the tenant of a folder, which has its name. Raises SpecError with the file, the key and what is
+    expected."""
     file = folder / TENANT_FILE
     data = read_yaml(file, SpecError)
     try:
@@ -172,7 +173,7 @@ def read_tenant(folder: Path) -> TenantSpec:
 
 
 def tenant_document(name: str, hosts: list[str], storage_bytes: int | None) -> dict[str, Any]:
-    """The document of a new tenant."""
+    """Return the document of a new tenant."""
     spec: dict[str, Any] = {"hosts": hosts, "auth": "keys"}
     if storage_bytes is not None:
         spec["storage_bytes"] = storage_bytes

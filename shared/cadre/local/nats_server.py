@@ -81,7 +81,7 @@ def _quoted(path: Path) -> str:
 
 
 async def server_info(host: str, port: int) -> dict[str, Any] | None:
-    """The INFO that a server sends on connecting (version, jetstream, …); None when none answers."""
+    """Return the INFO that a server sends on connecting (version, jetstream, …); None when none answers."""
     try:
         async with asyncio.timeout(_INFO_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
@@ -208,5 +208,5 @@ class StackUsers:
             )
 
     def key(self, user: str) -> HandedKey:
-        """The key of a user of the stack."""
+        """Return the key of a user of the stack."""
         return self._handed[user]

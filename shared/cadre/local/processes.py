@@ -126,7 +126,7 @@ class Stack:
             self.team = self.without_left_out(self.team)
 
     async def alive_during(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits the work; raises the CommandFailed of a service that cannot be kept alive meanwhile."""
+        """Await the work; raises the CommandFailed of a service that cannot be kept alive meanwhile."""
         task = asyncio.create_task(work)
         try:
             while not task.done():
@@ -157,7 +157,7 @@ class Stack:
 
     @property
     def children(self) -> list[ManagedProcess]:
-        """The processes that run."""
+        """Return the processes that run."""
         return list(self._running.values())
 
     async def add(self, service: ProcessSpec) -> ManagedProcess:
@@ -188,7 +188,7 @@ class Stack:
         self._write_state()
 
     def without_left_out(self, team: TeamSpec) -> TeamSpec:
-        """The team without the agents that are left out on this machine."""
+        """Return the team without the agents that are left out on this machine."""
         agents = {name: file for name, file in team.agents.items() if name not in self._left_out}
         pools = [] if self._left_out else team.pools
         return msgspec.structs.replace(team, agents=agents, pools=pools)
@@ -236,7 +236,7 @@ class Stack:
     # --- which processes
 
     def _service_kinds(self) -> Iterator[str]:
-        """Kinds of the services that may need packages of an extra."""
+        """Return the kinds of the services that may need packages of an extra."""
         yield "gateway"
         if self.is_scripted:
             yield "scripted-model"
@@ -283,7 +283,7 @@ class Stack:
         return self._script_at("model", self.ports.model)
 
     def trial_of_script(self) -> ProcessSpec:
-        """The scripted model at another port, to see whether its script holds."""
+        """Return the scripted model at another port, to see whether its script holds."""
         return self._script_at("model-trial", nats_server.free_port(0, "a trial", "nothing"))
 
     def _script_at(self, name: str, port: int) -> ProcessSpec:
@@ -294,7 +294,7 @@ class Stack:
         return replace(self._python(name, "cadre_scripted_model", argv, "", port), files=lambda: (script,))
 
     def _tracer(self) -> list[ProcessSpec]:
-        """The tracer; [] where no receiver of traces is configured."""
+        """Return the tracer; [] where no receiver of traces is configured."""
         wanted = bool(read_tracing_settings().endpoint)
         return [self._python("tracer", "cadre_tracer", [], "tracer")] if wanted else []
 
@@ -332,7 +332,7 @@ class Stack:
 
     @staticmethod
     def _unused(name: str, services: Sequence[ProcessSpec]) -> str:
-        """The name, with a number if another process has it: it names a log file."""
+        """Return the name, with a number if another process has it: it names a log file."""
         taken = {"nats", "model", "tracer", *(service.name for service in services)}
         return unused_name(name, taken)
 
@@ -345,7 +345,8 @@ class Stack:
         port: int | None = None,
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> ProcessSpec:
-        """A service of Cadre, run by this Python; `user` is its NATS user, if any; `more` goes to its environment."""
+        """Return a service of Cadre, run by this Python; `user` is its NATS user, if any; `more` goes to its
+        environment."""
         port = port or nats_server.free_port(0, name, "nothing")
         environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **more}
         key = self.users.key(user) if self.users is not None and user else None
@@ -407,7 +408,7 @@ def advice(stack: Stack) -> list[str]:
 
 
 def files_of_program(file: Path) -> list[Path]:
-    """The file of an agent that is a program, and the files of the program."""
+    """Return the file of an agent that is a program, and the files of the program."""
     main = program_of(read_agent(file)).main
     source, _, name = main.rpartition(":")
     entry = f"{file.parent / source}:{name}" if source.endswith(".py") else main
@@ -415,9 +416,9 @@ def files_of_program(file: Path) -> list[Path]:
 
 
 def source_files(entry: str, folder: Path) -> list[Path]:
-    """The files of `path/to/file.py` or `package.module`, perhaps with `:NAME` behind it, and all of those in a folder
-    of skills; a module's name is looked for in the folder. Installed packages are left out, and so is what can only be
-    found by running the code."""
+    """Return the files of `path/to/file.py` or `package.module`, perhaps with `:NAME` behind it, and all of those in a
+    folder of skills; a module's name is looked for in the folder. Installed packages are left out, and so is what can
+    only be found by running the code."""
     source = entry.partition(":")[0]
     if "/" in source and Path(source).is_dir():
         return sorted(file.resolve() for file in Path(source).rglob("*") if file.is_file())
@@ -447,7 +448,7 @@ def _imported_by(file: Path, root: Path) -> Iterator[Path]:
 
 
 def _files_of(root: Path, module: str) -> Iterator[Path]:
-    """The files that importing this module from the root would run, its packages among them."""
+    """Yield the files that importing this module from the root would run, its packages among them."""
     place = root
     for part in module.split("."):
         place /= part

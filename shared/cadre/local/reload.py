@@ -58,7 +58,7 @@ class Reloader:
                 await self._take_up(changed)
 
     async def _changed(self) -> set[Path]:
-        """The files that have changed since, once nothing changes any more."""
+        """Return the files that have changed since, once nothing changes any more."""
         now = _states(self._seen)
         while now != self._seen:
             await asyncio.sleep(_QUIET_SECONDS)

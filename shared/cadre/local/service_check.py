@@ -126,7 +126,7 @@ class UsedModel(msgspec.Struct, frozen=True):
 
 
 def used_models(folder: Path, settings: ModelSettings) -> list[UsedModel]:
-    """The models of the team in this folder, and the one of the environment, as far as they have URL and name.
+    """Return the models of the team in this folder, and the one of the environment, as far as they have URL and name.
 
     Raises SpecError for a file of the team that is wrong.
     """

@@ -25,7 +25,7 @@ def shipped_teams() -> dict[str, Path]:
 
 
 def shipped_team(name: str) -> Path:
-    """The folder of one of them. Raises SpecError, which names those that there are."""
+    """Return the folder of one of them. Raises SpecError, which names those that there are."""
     teams = shipped_teams()
     if name not in teams:
         raise SpecError(
@@ -35,8 +35,8 @@ def shipped_team(name: str) -> Path:
 
 
 def files_of(folder: Path, name: str) -> dict[str, bytes]:
-    """The files of a shipped team by their paths below its folder, as they stand in a folder `name`: the team has this
-    name, and so have the paths in commands; links to pages of the documentation are plain words."""
+    """Return the files of a shipped team by their paths below its folder, as they stand in a folder `name`: the team
+    has this name, and so have the paths in commands; links to pages of the documentation are plain words."""
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

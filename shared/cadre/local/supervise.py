@@ -98,7 +98,7 @@ class ManagedProcess:
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
     async def _run_once(self) -> int:
-        """Runs the process once and returns its exit code, as soon as it has ended itself.
+        """Run the process once and return its exit code, as soon as it has ended itself.
 
         What it has started and left behind is killed: it may hold the port that the next one needs.
         """

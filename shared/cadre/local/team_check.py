@@ -169,7 +169,7 @@ class ToolModule(msgspec.Struct, frozen=True):
 
 
 def read_tool_cards(entries: Sequence[str]) -> list[ToolModule]:
-    """The tools of each entry, as `load_entry` takes it. Nothing is served."""
+    """Return the tools of each entry, as `load_entry` takes it. Nothing is served."""
     if not entries:
         return []
     command = [sys.executable, "-m", "cadre.local.team_check", *entries]

@@ -62,7 +62,7 @@ class AwayCalls:
         """The sequence up to which each queue that is away was looked through, by its shard."""
 
     async def look_after(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Works until cancelled; `changed` returns when something has come or gone."""
+        """Work until cancelled; `changed` returns when something has come or gone."""
         pause = min(max(self._bound.seconds / 10, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
         while True:
             absences = self._absences()

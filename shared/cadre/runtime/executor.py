@@ -48,7 +48,7 @@ class InHand:
 
     @contextlib.contextmanager
     def hold(self, call: str) -> Iterator[None]:
-        """Holds the call in hand: entered before the claim, whose readers may ask before its writer knows of it."""
+        """Hold the call in hand: entered before the claim, whose readers may ask before its writer knows of it."""
         self._calls[call] += 1
         try:
             yield
@@ -140,7 +140,7 @@ class Executor:
             await self._bus.send(came, call.tool, to=call.agent)
 
     async def _what_came_of(self, claim: EffectClaim, refusal: ToolResult) -> ToolResult:
-        """The result that was kept before somebody died of telling it; else the refusal, kept from now on."""
+        """Return the result that was kept before somebody died of telling it; else the refusal, kept from now on."""
         try:
             effect = await self._effects.read(claim)
             if effect is not None and effect.result is None:
@@ -300,7 +300,7 @@ class Executor:
         )
 
     async def _insist(self, operation: Callable[[], Awaitable[T]], doing: str) -> T:
-        """Tries until it works: what a tool has done once cannot be had again by starting over."""
+        """Try until it works: what a tool has done once cannot be recovered by starting over."""
         return await retry(operation, self._clock.sleep, doing=doing, log=log)
 
 

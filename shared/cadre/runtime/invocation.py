@@ -235,7 +235,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def context_below(traceparent: str) -> contextvars.Context:
-    """A copy of the current context in which the span of a W3C traceparent is the current one.
+    """Return a copy of the current context in which the span of a W3C traceparent is the current one.
 
     Does not load OpenTelemetry: where it is not imported, no code asks for the current span.
     """

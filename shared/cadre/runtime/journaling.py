@@ -98,7 +98,7 @@ class Journaling:
         self.revisions = RevisionQueue()
 
     async def account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
-        """Journals the record unless it is journaled already; returns what is to be paid now."""
+        """Journal the record unless it is journaled already; return what is to be paid now."""
 
         def decide(cached: CachedRun) -> NewEntry | list[Command]:
             self.revisions.check(cached.run, record, slot, deliveries)
@@ -314,7 +314,8 @@ class MeasuredBases:
         self._bases: list[_Base] = []
 
     def tokens(self, spec: AgentSpec | None, prompts: Prompts, revision: str, toolset: Toolset) -> int:
-        """Tokens of a request of runs of this revision, which has this spec and these prompts, without their steps."""
+        """Return the tokens of a request of runs of this revision, which has this spec and these prompts, without their
+        steps."""
         for known in self._bases:
             if known.toolset is toolset and known.prompts is prompts and known.revision == revision:
                 return known.tokens
@@ -329,7 +330,7 @@ run_log = logging.getLogger("cadre.run")
 
 
 def log_entry(entry: Entry) -> None:
-    """Logs what the entry, which is stored, says of the run's beginning and end."""
+    """Log what the entry, which is stored, says of the run's beginning and end."""
     first, last = entry.events[0], entry.events[-1]
     if type(first) is RunAccepted:
         _log_run(entry, "begins")

@@ -118,11 +118,11 @@ class RunCache:
             return record_id in cached.run.seen
 
     def age(self, cached: CachedRun) -> float:
-        """Seconds since the journal was asked."""
+        """Return the seconds since the journal was asked."""
         return abs(self._clock.now() - cached.as_of)
 
     async def get(self, tree: str, run: str, *, fresh: bool = False) -> CachedRun:
-        """The run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
+        """Return the run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
         cached = self._cached.get(run)
         if cached is None:
             asked = self._clock.now()
@@ -158,7 +158,7 @@ class RunCache:
 
 
 async def read_run(journal: Journal, run: str) -> Run:
-    """The state of a run that this process does not work on. Raises BusUnavailable."""
+    """Return the state of a run that this process does not work on. Raises BusUnavailable."""
     tree = tree_of(run)
     return fold((stored.entry for stored in await journal.read(tree, run)), run, tree)
 
@@ -189,7 +189,8 @@ class PinnedPrompts:
             self.ref = await self._blobs.put(self.own.encoded)
 
     async def find(self, ref: str) -> Prompts:
-        """The prompts of that reference; the service's own for "" and where they are gone. Raises BusUnavailable."""
+        """Return the prompts of that reference; the service's own for "" and where they are gone. Raises
+        BusUnavailable."""
         if ref in ("", self.own.ref) or self._blobs is None:
             return self.own
         prompts = self._known.get(ref)
@@ -207,8 +208,8 @@ class PinnedPrompts:
 
 
 async def read_prompts(ref: str, blobs: Blobs) -> Prompts:
-    """The prompts of that reference, or those of the installed version if they are the very same. Raises BlobMissing,
-    PromptError, BusUnavailable."""
+    """Return the prompts of that reference, or those of the installed version if they are the very same. Raises
+    BlobMissing, PromptError, BusUnavailable."""
     try:
         return Prompts.decode(ref, await blobs.get(ref))
     except (BlobMissing, PromptError):

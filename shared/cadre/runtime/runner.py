@@ -57,7 +57,7 @@ class Runner:
         """Called with the run's id when a model is about to be asked for it."""
 
     async def handle(self, record: Record, deliveries: int = 1, seq: int = 0, slot: int = 0) -> bool:
-        """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
+        """Account for one inbox record; return True when it may be acked, False when it is another worker's now.
 
         `seq` is where the record lies in the stream that holds the journal too, `slot` the queue that it came from.
         Raises Elsewhere, and RetryableError when the bus fails: call it again, counting one delivery more.
@@ -188,7 +188,7 @@ class Payments:
         self._agent = agent
 
     async def pay(self, commands: list[Command]) -> SetTimer | None:
-        """Pays all commands but model calls; returns the timer that is too short for a schedule.
+        """Pay all commands but model calls; return the timer that is too short for a schedule.
 
         Raises RetryableError: pay again.
         """
@@ -243,7 +243,7 @@ _LONGEST = 2_000
 
 
 def work_of(run: Run, prompts: Prompts) -> list[str]:
-    """Texts of the messages, the task first; the answer is in the report."""
+    """Return the texts of the messages, the task first; the answer is in the report."""
     messages = [
         message
         for step in run.steps

@@ -90,8 +90,8 @@ def to_json(output: Any, most_bytes: int | None = None) -> JsonOutput:
 
 
 def as_promised(schema: dict[str, Any], value: Any) -> tuple[Any, str]:
-    """The value as the tool's return hint says, converted where that loses nothing; else the value and what does not
-    fit."""
+    """Return the value as the tool's return hint says, converted where that loses nothing; else the value and what does
+    not fit."""
     fit = fitting(schema, value)
     problems = misfits(schema, fit, "the result")
     return (value, f"it is not what the tool's return hint says: {problems[0]}") if problems else (fit, "")
@@ -109,7 +109,8 @@ def _unfolded(value: Any) -> Any:
 
 
 def _of_pydantic(value: Any) -> Any:
-    """The object as its class has it in JSON, by alias; where it holds bytes or files, these stay as they are."""
+    """Return the object as its class has it in JSON, by alias; where it holds bytes or files, these stay as they
+    are."""
     serializer = type(value).__pydantic_serializer__
     plain = serializer.to_python(value, by_alias=True, warnings=False, serialize_as_any=True)
     if _holds_files(plain):
@@ -163,13 +164,13 @@ def _as_text(output: Any) -> Any:
 
 
 def cut_error(text: str) -> str:
-    """Cuts the text of an error to MAX_ERROR_BYTES."""
+    """Cut the text of an error to MAX_ERROR_BYTES."""
     data = text.encode(errors="replace")
     return data.decode() if len(data) <= MAX_ERROR_BYTES else cut(data, MAX_ERROR_BYTES, "")
 
 
 def file_of(value: Any) -> File | None:
-    """The object as a file; None if it is of no such class. Raises what the object raises."""
+    """Return the object as a file; None if it is of no such class. Raises what the object raises."""
     classes = [(kind.__module__, kind.__name__) for kind in type(value).__mro__]
     ours = {name for module, name in classes if module.partition(".")[0] == "smolagents"}
     if _AGENT_AUDIO in ours:
@@ -206,7 +207,7 @@ def cut(data: bytes, limit: int, note: str) -> str:
 
 
 def cut_to_read(data: bytes, ref: str, chars: int | None) -> str:
-    """Cuts an output that is kept whole as `ref`, with a note between beginning and end on how to read on.
+    """Cut an output that is kept whole as `ref`, with a note between beginning and end on how to read on.
 
     The cut has at most `chars` characters and MAX_OUTPUT_BYTES bytes.
     """

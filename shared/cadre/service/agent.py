@@ -290,7 +290,7 @@ class AgentHost:
             log.warning("%s begins without %s, which nothing has ever offered", self._spec.name, missing)
 
     async def samples(self) -> list[Sample]:
-        """The figures of its queues, and of the calls that wait for their model."""
+        """Return the figures of its queues, and of the calls that wait for their model."""
         waiting = Sample(names.MODEL_WAITING, self._own_model.waiting, {names.AGENT: self._spec.name})
         return [*queue_samples([*self._queues.queues, *self._slots.queues]), waiting]
 
@@ -318,7 +318,7 @@ class AgentHosts:
         self._hosts = hosts
 
     async def start(self) -> None:
-        """Announces the agents, waits a moment for their teams, and begins to take messages."""
+        """Announce the agents, wait a moment for their teams, and begin to take messages."""
         # A task each: what it begins, and what that logs, is of this agent.
         cards = [await asyncio.create_task(host.prepare()) for host in self._hosts]
         await self._registry.announce(cards, part=" ".join(host.name for host in self._hosts))
@@ -339,7 +339,7 @@ class AgentHosts:
         return found
 
     async def samples(self) -> list[Sample]:
-        """The figures of all agents."""
+        """Return the figures of all agents."""
         return [sample for host in self._hosts for sample in await host.samples()]
 
     async def drain(self, grace: float) -> None:
@@ -385,7 +385,7 @@ def absent_queues(spec: AgentSpec, toolset: Toolset, registry: NatsRegistry) -> 
 def _of_member(
     name: str, known: Mapping[ServiceKey, float | None], rollout: Rollout | None
 ) -> Iterator[tuple[CallQueue, float]]:
-    """The member's own queue, and those of its revisions that none of its replicas takes from."""
+    """Yield the member's own queue, and those of its revisions that none of its replicas takes from."""
     since = known.get(ServiceKey("agent", name), 0.0)
     if since is not None:
         yield CallQueue("agent", name), since

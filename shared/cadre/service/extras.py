@@ -24,12 +24,13 @@ OF_UP = ("gateway", "sandbox", "scripted-model")
 
 
 def missing_modules(service: str) -> list[str]:
-    """Modules that the service imports and that are not installed; [] for a service that needs nothing more."""
+    """Return the modules that the service imports and that are not installed; [] for a service that needs nothing
+    more."""
     return [module for module in _MODULES.get(service, ()) if not _is_installed(module)]
 
 
 def install_command(extras: Iterable[str]) -> str:
-    """The command that installs the packages of these extras."""
+    """Return the command that installs the packages of these extras."""
     return f"pip install 'cadre-agents[{','.join(sorted({*extras}))}]'"
 
 
@@ -46,7 +47,7 @@ def check_extras(command: str, services: Iterable[str]) -> None:
 
 
 def missing_package(service: str, error: ModuleNotFoundError) -> CommandFailed:
-    """The error of a service that could not be imported: what is missing, and the command that installs it."""
+    """Return the error of a service that could not be imported: what is missing, and the command that installs it."""
     return _missing_packages(service, [_extra_of(service)], [str(error.name)])
 
 

@@ -73,8 +73,8 @@ class Called(NamedTuple):
 
     @property
     def service(self) -> str:
-        """Its name in logs and metrics: an agent's own, as in spans. A process of several is `agents` in what is about
-        none of them, as one of tools is `tools`."""
+        """Return the name in logs and metrics: an agent's own, as in spans. A process of several is `agents` in what is
+        about none of them, as one of tools is `tools`."""
         if len(self.agents) == 1:
             return self.agents[0]
         return "agents" if self.agents else self.name
@@ -216,7 +216,7 @@ async def _work(name: str, serving: Serving, measuring: Measuring) -> None:
 
 
 def calm_collector() -> None:
-    """Spares the garbage collector what lives as long as the process; the rest is mostly freed without it."""
+    """Spare the garbage collector what lives as long as the process; the rest is mostly freed without it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 50)
@@ -245,8 +245,8 @@ class _Server(uvicorn.Server):
 
 
 async def watch_for_hang(seconds: float) -> None:
-    """Has the process end, with the traceback of what it is at on stderr, once the loop has not turned for so long;
-    0 has it never end.
+    """Have the process end, with a traceback of its current work on stderr, once the loop has not turned for so long; 0
+    disables this.
 
     The watch is a thread without Python: one computation in C, such as a power of large numbers, cannot hold it up.
     """
@@ -266,7 +266,7 @@ _MIN_BODY_BYTES_PER_SECOND = 1024
 
 
 def bounded_protocol(bounds: HttpBounds) -> type[asyncio.Protocol]:
-    """The protocol of one server's connections."""
+    """Return the protocol of one server's connections."""
 
     class Bounded(BoundedConnection):
         limits = bounds

@@ -35,7 +35,7 @@ def with_health(
     about: Callable[[], dict[str, str]] = dict,
     metrics: Callable[[], Awaitable[HealthAnswer]] | None = None,
 ) -> AsgiApp:
-    """Answers the two probes and `/metrics` itself, everything else is `app`'s.
+    """Answer the two probes and `/metrics` itself, everything else is `app`'s.
 
     `/healthz`: 200 as long as the process answers at all. `/readyz`: 200 with what `about` says, or 503 with the
     code of what is missing, and that in one line. `/readyz/self`: the same, but 200 where what is missing is not

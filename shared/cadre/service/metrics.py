@@ -61,7 +61,7 @@ class Measuring:
                 log.warning("metrics are not sent: %s", _missing(error))
 
     async def answer(self) -> HealthAnswer:
-        """The answer to `GET /metrics`."""
+        """Return the answer to `GET /metrics`."""
         if not self._meters.on:
             return HealthAnswer(404, b"text/plain", b"CADRE_METRICS is off\n")
         try:
@@ -85,7 +85,7 @@ class Measuring:
         self._sender.close()
 
     async def _otel_form(self) -> OtelForm:
-        """The metrics in the form of OpenTelemetry. Raises ModuleNotFoundError."""
+        """Return the metrics in the form of OpenTelemetry. Raises ModuleNotFoundError."""
         async with self._opening:
             if self._form is None:
                 # Importing takes a while on a busy machine: the event loop must not stand still for it.

@@ -60,7 +60,7 @@ class Measured(Protocol):
     """A part that adds its own figures to the metrics."""
 
     async def samples(self) -> list[Sample]:
-        """As they are now. Raises BusUnavailable."""
+        """Return the samples as they are now. Raises BusUnavailable."""
         ...
 
 
@@ -124,7 +124,7 @@ class Platform(NamedTuple):
         prompts: str = "",
         spec: str = "",
     ) -> Presence:
-        """This replica's registry entry for a card."""
+        """Return this replica's registry entry for a card."""
         return Presence(
             instance=self.settings.instance_name(),
             host=socket.gethostname(),

@@ -46,12 +46,13 @@ def schemas_of(cards: Mapping[str, ToolCard], names: Iterable[str]) -> str:
 
 
 def blob_ref(data: bytes) -> str:
-    """The reference that the bytes have once they are stored."""
+    """Return the reference that the bytes have once they are stored."""
     return f"blob:{hashlib.sha256(data).hexdigest()}"
 
 
 def differing_replicas(card: AgentCard, revision: str, presences: Iterable[Presence]) -> list[Presence]:
-    """Replicas of this agent in this version with another revision; those of earlier versions of Cadre have none."""
+    """Return the replicas of this agent in this version with another revision; those of earlier versions of Cadre have
+    none."""
     return [
         presence
         for presence in presences
@@ -72,7 +73,7 @@ def objects_of(presences: Iterable[Presence], agent: str) -> dict[str, str]:
 
 
 def live_revisions(presences: Iterable[Presence], agent: str) -> dict[str, int]:
-    """The number of live replicas of each revision of the agent, the one first that has the oldest replica."""
+    """Return the number of live replicas of each revision of the agent, the one first that has the oldest replica."""
     by_age = sorted(presences, key=lambda one: one.started_at)
     return Counter(
         one.revision for one in by_age if one.agent is not None and one.agent.name == agent and one.revision
@@ -104,7 +105,7 @@ class RevisionSlots:
 
     @property
     def queues(self) -> list[Queue]:
-        """All that are open now."""
+        """Return all that are open now."""
         return [queue for queues in self._open.values() for queue in queues.queues]
 
     def start(self) -> None:

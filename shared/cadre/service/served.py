@@ -122,7 +122,7 @@ class ServedAccount:
         return own if full is None else own | {"store": full.text}
 
     async def samples(self) -> list[Sample]:
-        """Figures of the connection, the store and the part. Raises CadreError."""
+        """Return the figures of the connection, the store and the part. Raises CadreError."""
         if self.platform is None:
             return []
         found = [Sample(CLOCK_SKEW, self.platform.clock.skew)]
@@ -140,7 +140,7 @@ class ServedAccount:
         return app
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        """Has the part answer, if it can."""
+        """Have the part answer, if it can."""
         if self._part is None:
             missing = self.unready()
             detail = f"{self._process.name} cannot work yet: {missing.text if missing else 'starting'}"

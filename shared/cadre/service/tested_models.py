@@ -39,15 +39,15 @@ def keep_report(report: ModelReport, data: Path | None = None) -> None:
 
 
 def report_of(url: str, model: str, data: Path | None = None) -> ModelReport | None:
-    """The kept report of a model at an endpoint; None when it was never tested in this folder."""
+    """Return the kept report of a model at an endpoint; None when it was never tested in this folder."""
     return next(
         (one for one in _read(_file(data)).models if _key(one.url, one.model) == _key(url, model)), None
     )
 
 
 def with_tested_calls(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
-    """The agent with each `model.calls: auto` decided by what was found of its model; `native` where nothing was,
-    or `schema` with the short prompts: small models that are never tested write calls best under a schema.
+    """Return the agent with each `model.calls: auto` decided by what was found of its model; `native` where nothing
+    was, or `schema` with the short prompts: small models that are never tested write calls best under a schema.
 
     Runs are begun with what this returns, so a run keeps the form that it began with.
     """
@@ -80,7 +80,7 @@ def _file(data: Path | None) -> Path:
 
 
 def _read(file: Path) -> _Reports:
-    """The kept reports; none of a file that is missing or of another version."""
+    """Return the kept reports; none of a file that is missing or of another version."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=_Reports)
     except (OSError, msgspec.DecodeError):

@@ -74,7 +74,7 @@ class RemoteClient:
         return (await self._find()).knows_messages
 
     async def call(self, method: str, params: dict[str, Any], traceparent: str) -> Any:
-        """The result of the method. Raises RemoteRefused, RemoteAgentUnreachable."""
+        """Return the result of the method. Raises RemoteRefused, RemoteAgentUnreachable."""
         place = await self._find()
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         headers = {"A2A-Version": VERSION} | ({"traceparent": traceparent} if traceparent else {})
@@ -97,7 +97,7 @@ class RemoteClient:
         return answer["result"]
 
     async def _find(self) -> _KnownInterface:
-        """The address, by its card where the file names that."""
+        """Return the address, by its card where the file names that."""
         now = time.monotonic()
         if self._place is None or self._place.until < now:
             if self._spec.url:
@@ -233,11 +233,11 @@ class A2ATasks:
         return await self._asked("GetTask", {"id": task, "historyLength": 0}, ctx)
 
     async def cancel(self, ctx: ToolContext, task: str) -> dict[str, Any]:
-        """Ends a task."""
+        """End a task."""
         return await self._asked("CancelTask", {"id": task}, ctx)
 
     async def _asked(self, method: str, params: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
-        """The task that the method answers with, or why the agent cannot be reached."""
+        """Return the task that the method answers with, or why the agent cannot be reached."""
         try:
             return task_of(await self._client.call(method, params, ctx.traceparent))
         except RemoteAgentUnreachable as error:
@@ -290,7 +290,8 @@ class _Sent(msgspec.Struct, frozen=True):
 
 
 def task_of(result: Any) -> dict[str, Any]:
-    """The fields of a `RemoteTask`, from what a method has answered; a message in place of a task is the whole answer.
+    """Return the fields of a `RemoteTask`, from what a method has answered; a message in place of a task is the whole
+    answer.
 
     Raises RemoteRefused for what is neither.
     """
@@ -319,7 +320,7 @@ def _found(state: str, **fields: Any) -> dict[str, Any]:
 
 
 def _answer(parts: list[_Part]) -> Any:
-    """The value of the only part, the text of all, or the list of their values."""
+    """Return the value of the only part, the text of all, or the list of their values."""
     values = [_value(part) for part in parts]
     if not values:
         return ""
@@ -344,7 +345,7 @@ def _value(part: _Part) -> Any:
 
 
 def _inline(value: Any, most: int) -> Any:
-    """The value, or a file of what is longer."""
+    """Return the value, or a file of what is longer."""
     if isinstance(value, File):
         return value
     data = msgspec.json.encode(value)
@@ -356,8 +357,8 @@ def _inline(value: Any, most: int) -> Any:
 
 
 async def message_of(ctx: ToolContext, text: str, data: list[Any], images: list[str]) -> dict[str, Any]:
-    """The message without its ids. Files are sent with their content, in `data` their names stand for them. Raises
-    BlobMissing."""
+    """Return the message without its ids. Files are sent with their content, in `data` their names stand for them.
+    Raises BlobMissing."""
     files: list[File] = []
     parts: list[dict[str, Any]] = [{"text": text}] if text else []
     for value in data:

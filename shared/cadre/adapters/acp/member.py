@@ -88,7 +88,7 @@ class Member:
         return {**found, "activity": activity, "cursor": cursor}
 
     async def cancel(self, _: ToolContext, task: str) -> dict[str, Any]:
-        """Ends a task."""
+        """End a task."""
         work = self._work(task)
         if work is None:
             return self._elsewhere()
@@ -97,7 +97,7 @@ class Member:
         return {**_about(work), "state": work.record.end.get("state") or "canceled"}
 
     def _work(self, task: str) -> ProgramTask | None:
-        """The task, if this process has it or can take it over."""
+        """Return the task, if this process has it or can take it over."""
         if not self._store.is_mine():
             return None
         if task not in self._works and (record := self._store.read(task)) is not None:
@@ -108,7 +108,7 @@ class Member:
         return {"lost": f"another process of {self._spec.name} has its tasks"}
 
     def _told(self, work: ProgramTask) -> dict[str, Any]:
-        """The fields of the `RemoteTask`. Raises CallInterrupted when they cannot be known."""
+        """Return the fields of the `RemoteTask`. Raises CallInterrupted when they cannot be known."""
         record, about = work.record, _about(work)
         match record.phase:
             case "unknown":

@@ -133,7 +133,7 @@ class Program:
         return able is not None and able.prompt_capabilities is not None and able.prompt_capabilities.image
 
     async def begin(self, folder: str, servers: Sequence[tuple[str, Endpoint]]) -> str:
-        """The id of a new session. Raises ProgramDied, ProgramRefused."""
+        """Return the id of a new session. Raises ProgramDied, ProgramRefused."""
         made = await self._ask(self._connection.new_session(cwd=folder, mcp_servers=self._servers(servers)))
         session: str = made.session_id
         return session
@@ -150,7 +150,7 @@ class Program:
             self._ears.is_deaf = False
 
     async def prompt(self, session: str, blocks: list[Json]) -> ProgramTurn:
-        """Has it work until it stops. Raises ProgramDied, ProgramRefused."""
+        """Have it work until it stops. Raises ProgramDied, ProgramRefused."""
         sent = [self._block(block) for block in blocks]
         turn = await self._ask(self._connection.prompt(session_id=session, prompt=sent), None)
         used = turn.usage
@@ -244,7 +244,7 @@ async def open_program(
 
 
 async def _watch(process: asyncio.subprocess.Process) -> Sequence[str]:
-    """The last lines that it wrote to stderr, once its process has ended."""
+    """Return the last lines that it wrote to stderr, once its process has ended."""
     tail: deque[str] = deque(maxlen=_SHOWN_LINES)
 
     async def keep(stream: asyncio.StreamReader) -> None:

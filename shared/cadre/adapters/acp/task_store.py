@@ -90,11 +90,11 @@ class TaskStore:
         return True
 
     def files_of(self, task: str) -> Path:
-        """A folder for the files that a task is given."""
+        """Return a folder for the files that a task is given."""
         return self.folder / "files" / quote(task, safe="")
 
     def read(self, task: str) -> TaskRecord | None:
-        """The task as it was written last; None for one that is not known."""
+        """Return the task as it was written last; None for one that is not known."""
         try:
             return msgspec.json.decode(self._place(task).read_bytes(), type=TaskRecord)
         except FileNotFoundError:

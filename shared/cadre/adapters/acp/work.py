@@ -86,7 +86,7 @@ class ProgramTask:
         self._is_cancelled = False
 
     def go_on(self) -> None:
-        """Has the program work on the task, as far as that is possible and allowed."""
+        """Have the program work on the task, as far as that is possible and allowed."""
         record = self.record
         if self._driving is not None or record.phase in ("over", "unknown"):
             return
@@ -226,7 +226,7 @@ class ProgramTask:
     # --- permissions
 
     async def _permit(self, call: Json, options: list[Json]) -> str | None:
-        """The id of the option that is chosen; None: the task is cancelled."""
+        """Return the id of the option that is chosen; None: the task is cancelled."""
         if self._is_cancelled:
             return None
         asked = self._asked(call)
@@ -277,7 +277,7 @@ class ProgramTask:
 
 
 def _with_unseen(blocks: list[Json]) -> list[Json]:
-    """The blocks, with words on the images among them."""
+    """Return the blocks, with words on the images among them."""
     names = [
         one["name"] for one in blocks if one["type"] == "file" and one["media_type"].startswith("image/")
     ]
@@ -314,7 +314,7 @@ class Activity:
 
     @property
     def answer(self) -> str:
-        """Its last message."""
+        """Return its last message."""
         return "".join(self._words).strip()
 
     def about(self, call: str) -> Json:

@@ -48,7 +48,7 @@ class ServerRequests(Protocol):
     """Sends a request to the server. Raises McpToolError."""
 
     async def __call__(self, send: Callable[[McpSession], Awaitable[T]], *, may_repeat: bool = False) -> T:
-        """The answer; a request that may be repeated is sent again when the server dies in it."""
+        """Return the answer; a request that may be repeated is sent again when the server dies in it."""
         ...
 
 
@@ -71,11 +71,11 @@ class Rounds:
         self._timeout = timeout
 
     async def begin(self) -> CallToolResult:
-        """The answer. Raises CallPaused, McpToolError."""
+        """Return the answer. Raises CallPaused, McpToolError."""
         return await self._send(CallSoFar(since=time.time()))
 
     async def go_on(self, call: CallSoFar) -> CallToolResult:
-        """The answer of a call that has come so far. Raises CallPaused, CallInterrupted, McpToolError."""
+        """Return the answer of a call that has come so far. Raises CallPaused, CallInterrupted, McpToolError."""
         if call.questions:
             raise CallPaused(call.question())
         if not call.task:
@@ -146,7 +146,7 @@ class Rounds:
 
 
 def _asked(call: CallSoFar, requests: Mapping[str, Any]) -> Unfinished:
-    """The pause until the requests are answered. Raises McpToolError for those that no person can answer."""
+    """Return the pause until the requests are answered. Raises McpToolError for those that no person can answer."""
     questions: dict[str, Question] = {}
     for key, request in requests.items():
         method, params = request.get("method"), request.get("params") or {}
@@ -205,23 +205,23 @@ class CallSoFar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, questions=dict(others), answers={**self.answers, key: said})
 
     def question(self) -> Unfinished:
-        """The pause until a person has answered the first of its questions."""
+        """Return the pause until a person has answered the first of its questions."""
         first = next(iter(self.questions.values()))
         # To tell a task an answer twice does no harm; a call that is sent again may have an effect.
         return self._pause(question=first.message, schema=first.schema, may_repeat=bool(self.task))
 
     def retry(self) -> Unfinished:
-        """The pause before a call is sent again whose server wants that, and asks nothing."""
+        """Return the pause before a call is sent again whose server wants that, and asks nothing."""
         return self._pause(seconds=1.0)
 
     def pause(self, poll_ms: float | None) -> Unfinished:
-        """The pause before the task is asked for again."""
+        """Return the pause before the task is asked for again."""
         wanted = (poll_ms or 0) / 1000
         state = msgspec.structs.replace(self, quiet=self.quiet + 1, answers={}, away_since=None)
         return state._pause(seconds=max(wanted, min(_GROWTH**self.quiet, _MOST_SECONDS)), may_repeat=True)
 
     def absence(self, now: float) -> Unfinished | None:
-        """The pause before a server is tried that is out of reach; None when that has lasted too long."""
+        """Return the pause before a server is tried that is out of reach; None when that has lasted too long."""
         since = self.away_since or now
         if now - since > ABSENCE_SECONDS:
             return None

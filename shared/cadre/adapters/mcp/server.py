@@ -166,7 +166,7 @@ class McpServer:
         self.tools = [*tools, *(one for one in reading if one.name not in {tool.name for tool in tools})]
 
     def _text(self, error: BaseException) -> str:
-        """The error in one line, without secrets."""
+        """Return the error in one line, without secrets."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         text = " ".join(str(error).split()) or type(error).__name__
@@ -214,8 +214,8 @@ class McpServer:
         *,
         may_repeat: bool = False,
     ) -> T:
-        """The server's answer. A request that the server never got is sent again; one that it died in only if that
-        does no harm."""
+        """Return the server's answer. A request that the server never got is sent again; one that it died in only if
+        that does no harm."""
         from cadre.adapters.mcp.session import NotSent, Refused, SessionLost
 
         try:
@@ -313,7 +313,7 @@ def error_text(result: CallToolResult) -> str:
 
 
 def one_or_all(values: list[Any]) -> Any:
-    """The only value, or the list of them."""
+    """Return the only value, or the list of them."""
     return values[0] if len(values) == 1 else values
 
 
@@ -330,7 +330,7 @@ def _value(block: ContentBlock) -> Any:
 
 
 def resource_value(resource: TextResourceContents | BlobResourceContents) -> Any:
-    """A text with its URI; anything else is a file."""
+    """Return a text with its URI; anything else is a file."""
     if "text" in resource.model_fields_set:
         return {"uri": str(resource.uri), "text": getattr(resource, "text", "")}
     name = posixpath.basename(urlsplit(str(resource.uri)).path)
@@ -357,7 +357,7 @@ class McpTool(ForeignTool):
         self._caller = caller
 
     async def call(self, arguments: dict[str, Any], context: ToolContext | None = None) -> Any:
-        """Has the server run the tool. Raises InvalidArguments, CallInterrupted and what the server says."""
+        """Have the server run the tool. Raises InvalidArguments, CallInterrupted and what the server says."""
         context = ToolContext() if context is None else context
         checked = arguments if context.cleanup and context.resumes else self._checked(arguments, [])
         return await self._caller(self, checked, context)
@@ -368,7 +368,7 @@ def _by_cadre_alone(**arguments: Any) -> Any:
 
 
 def name_for(listed: str, prefix: str) -> str:
-    """The name of a tool for models: the prefix and its name at the server, in which `_` takes the place of each
+    """Return the name of a tool for models: the prefix and its name at the server, in which `_` takes the place of each
     character that no name of Cadre has. A longer name than 64 ends with a digest of the whole."""
     name = prefix + re.sub(r"[^a-zA-Z0-9_-]", "_", listed)
     if len(name) <= MAX_NAME_CHARS:
@@ -378,7 +378,7 @@ def name_for(listed: str, prefix: str) -> str:
 
 
 def resource_tool(spec: ServerSpec, caller: Caller) -> McpTool:
-    """The tool that reads resources of the server."""
+    """Return the tool that reads resources of the server."""
     uri = {"type": "string", "description": "The URI as a result of a tool or a text names it."}
     card = ToolCard(
         name=name_for(_READ_RESOURCE, spec.prefix),
@@ -393,7 +393,7 @@ def resource_tool(spec: ServerSpec, caller: Caller) -> McpTool:
 
 
 def tools_of(spec: ServerSpec, listing: Iterable[ListedTool], caller: Caller) -> list[McpTool]:
-    """The tools that the file lets through. One that cannot be offered as the file demands is left out with a
+    """Return the tools that the file lets through. One that cannot be offered as the file demands is left out with a
     warning; of two with one name for models, the one that has it at the server stays."""
     found: dict[str, McpTool] = {}
     for listed in sorted(listing, key=lambda one: name_for(one.name, spec.prefix) != spec.prefix + one.name):

@@ -198,7 +198,7 @@ def is_server_file(entry: str) -> bool:
 
 
 def read_servers(source: str) -> list[ServerSpec]:
-    """The servers of a file, or the one at a URL or behind a command; those that are disabled are left out.
+    """Return the servers of a file, or the one at a URL or behind a command; those that are disabled are left out.
 
     Raises SetupError with one line.
     """

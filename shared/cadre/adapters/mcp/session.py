@@ -148,7 +148,7 @@ class McpSession:
 
     @property
     def version(self) -> str:
-        """The version of the protocol that was agreed on."""
+        """Return the version of the protocol that was agreed on."""
         return self._client.protocol_version
 
     async def _take_result(self, name: str, result: CallToolResult) -> None:
@@ -224,7 +224,7 @@ class McpSession:
         await self._about("tasks/update", task, mcp_types.Result, answers)
 
     async def cancel_task(self, task: str) -> None:
-        """Has the task ended. Raises SessionLost, Refused."""
+        """Have the task ended. Raises SessionLost, Refused."""
         await self._about("tasks/cancel", task, mcp_types.Result)
 
     async def _about(
@@ -274,7 +274,7 @@ class McpSession:
 
 @contextlib.asynccontextmanager
 async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIterator[McpSession]:
-    """Connects to the server, or starts it and ends it with the session; `tie` is put before its command.
+    """Connect to the server, or start it and end it with the session; `tie` is put before its command.
 
     Raises Refused, SessionLost, TimeoutError, OSError.
     """
@@ -490,7 +490,7 @@ def _http_client(endpoint: Endpoint) -> _HttpClient:
 
 @contextlib.contextmanager
 def headers_of_run(headers: Mapping[str, str]) -> Iterator[None]:
-    """Has the requests that are sent in the block bear these headers."""
+    """Have the requests that are sent in the block bear these headers."""
     token = _of_run.set(headers)
     try:
         yield
@@ -591,7 +591,7 @@ class VersionProbe:
 
 
 def newest(known: mcp_types.DiscoverResult) -> str | None:
-    """The newest version of the protocol of 2026 that both sides speak."""
+    """Return the newest version of the protocol of 2026 that both sides speak."""
     both = [version for version in MODERN_PROTOCOL_VERSIONS if version in known.supported_versions]
     return both[-1] if both else None
 

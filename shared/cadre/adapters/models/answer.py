@@ -245,7 +245,7 @@ class ModelAnswer:
         return piece
 
     def _only_call(self) -> tuple[str, str]:
-        """The name and the arguments, so far, of the answer's one call."""
+        """Return the name and the arguments, so far, of the answer's one call."""
         only = next(iter(self._calls.values())).only if len(self._calls) == 1 else None
         return only or ("", "")
 

@@ -239,7 +239,7 @@ class _Open:
 
     @property
     def arguments(self) -> str:
-        """All of them that has come: joined once, for they may come in a million pieces."""
+        """Return all arguments received so far: joined once, because they may come in a million pieces."""
         if self._joined < len(self.parts):
             new = (text for _, text in self.parts[self._joined :])
             self._text, self._joined = "".join([self._text, *new]), len(self.parts)

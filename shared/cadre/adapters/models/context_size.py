@@ -17,7 +17,7 @@ _KEYS = (
 
 
 def listed_context(model: dict[str, Any]) -> int | None:
-    """The size in one entry of the list of models; None where it has none."""
+    """Return the size in one entry of the list of models; None where it has none."""
     places = [model, *(part for part in model.values() if isinstance(part, dict))]
     found = [place.get(key) for key in _KEYS for place in places]
     return next((size for size in found if isinstance(size, int) and size > 0), None)

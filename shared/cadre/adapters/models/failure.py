@@ -130,7 +130,7 @@ _UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|no
 
 
 def shown_url(url: str) -> str:
-    """The URL without user, password and query, which may hold secrets."""
+    """Return the URL without user, password and query, which may hold secrets."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
@@ -159,7 +159,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """All its names for what is wrong."""
+        """Return all its names for what is wrong."""
         return (*((self.code,) if self.code else ()), *self.more_codes)
 
     @property
@@ -345,8 +345,8 @@ def _names(name: str, refusal: Refusal) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds; if the endpoint
-    reports its own time, a time that it names is relative to that."""
+    """Return the seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds; if the
+    endpoint reports its own time, a time that it names is relative to that."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if re.fullmatch(r"\d+(\.\d+)?", value):
@@ -360,7 +360,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _moment(value: str) -> float | None:
-    """The Unix seconds of a date in HTTP's form; None for anything else."""
+    """Return the Unix seconds of a date in HTTP's form; None for anything else."""
     try:
         found = parsedate_to_datetime(value.strip())
     except ValueError:
@@ -440,7 +440,7 @@ def failed_answer(url: str, what: str) -> ModelUnavailable:
 
 
 def root_cause(error: BaseException) -> str:
-    """The system's own word for a failure (`connection refused`), else the innermost message."""
+    """Return the system's own word for a failure (`connection refused`), else the innermost message."""
     texts: list[str] = []
     inner: BaseException | None = error
     seen: set[int] = set()

@@ -28,7 +28,7 @@ class ModelChain:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for one of the requests that `model.parallel` allows at once."""
+        """Return the calls that wait for one of the requests that `model.parallel` allows at once."""
         return self._slots.waiting
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:

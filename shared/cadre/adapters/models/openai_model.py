@@ -297,7 +297,7 @@ class OpenAIModel:
     def _without_form(
         self, body: dict[str, Any], refusal: Refusal, request: ModelRequest
     ) -> dict[str, Any] | None:
-        """The request without the form of its answer, where it can do without and nothing else was refused."""
+        """Return the request without the form of its answer, where it can do without and nothing else was refused."""
         is_refusal = refusal.status in _REFUSED and not refusal.too_long and not refusal.filtered
         if "response_format" not in body or request.is_form_needed or not is_refusal:
             return None
@@ -408,7 +408,7 @@ def _server_of(url: str) -> str:
 
 
 def _shorter(spec: ModelSpec, limit: int, excess: Excess) -> int:
-    """The limit of tokens to try next, after a refusal of this one that names these sizes."""
+    """Return the limit of tokens to try next, after a refusal of this one that names these sizes."""
     if excess.context is not None:
         most = answer_tokens(spec, excess.context)
         least = most if excess.tokens is None else min(most, excess.context - excess.tokens)
@@ -418,7 +418,7 @@ def _shorter(spec: ModelSpec, limit: int, excess: Excess) -> int:
 
 
 async def with_images(messages: list[dict[str, Any]], blobs: Blobs) -> list[dict[str, Any]]:
-    """The messages with each `blob:` image as a `data:` URL. Raises ModelRefused."""
+    """Return the messages with each `blob:` image as a `data:` URL. Raises ModelRefused."""
     return [await _with_images(message, blobs) for message in messages]
 
 
@@ -445,7 +445,7 @@ async def _resolved(part: Any, blobs: Blobs) -> Any:
 
 
 def image_type(data: bytes) -> str | None:
-    """The MIME type that the first bytes of an image tell."""
+    """Return the MIME type that the first bytes of an image tell."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

@@ -41,15 +41,15 @@ def limits_of(
 
 
 def as_seen(request: ModelRequest, spec: ModelSpec) -> ModelRequest:
-    """The request as that model, if it is a fallback, is shown it: the messages are made for the first model, which
-    may see images."""
+    """Return the request as that model, if it is a fallback, is shown it: the messages are made for the first model,
+    which may see images."""
     if not request.fallback or spec.vision:
         return request
     return msgspec.structs.replace(request, messages=list(map(_without_images, request.messages)))
 
 
 def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: EndpointLimits) -> dict[str, Any]:
-    """The request to the model of this name in the terms of chat completions, without `extra_body`."""
+    """Return the request to the model of this name in the terms of chat completions, without `extra_body`."""
     profile = limits.profile
     body: dict[str, Any] = {"model": name, "messages": _messages(spec, request, limits)}
     native = spec.native_tools if request.native_tools else []
@@ -116,7 +116,7 @@ def _messages(spec: ModelSpec, request: ModelRequest, limits: EndpointLimits) ->
 
 
 def _tool_choice(spec: ModelSpec, request: ModelRequest, profile: Profile) -> str | dict[str, Any]:
-    """The agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
+    """Return the agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
     choice = spec.tool_choice or profile.tool_choice
     if isinstance(choice, str):
         return request.tool_choice or choice

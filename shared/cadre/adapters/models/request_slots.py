@@ -58,7 +58,8 @@ class RequestSlots:
             slots.release()
 
     async def _lock_file(self, key: str, parallel: int) -> int | None:
-        """The descriptor of a locked file, which holds the slot until it is closed; None where there are no files."""
+        """Return the descriptor of a locked file, which holds the slot until it is closed; None where there are no
+        files."""
         name = hashlib.sha256(key.encode()).hexdigest()[:32]
         while not self._alone:
             try:
@@ -77,7 +78,7 @@ class RequestSlots:
 
 
 def _locked(file: Path) -> int | None:
-    """The file's descriptor, locked; None while another process holds it. Raises OSError."""
+    """Return the file's descriptor, locked; None while another process holds it. Raises OSError."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

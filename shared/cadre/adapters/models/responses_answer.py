@@ -147,8 +147,8 @@ class ResponsesAnswer:
         await self._answer.add({"choices": [message]})
 
     def _kept(self) -> list[dict[str, Any]]:
-        """The items in their order, without the texts and calls that the reply holds already; [] when nothing else is
-        in them."""
+        """Return the items in their order, without the texts and calls that the reply holds already; [] when nothing
+        else is in them."""
         kept = [_without_call(item) if item["type"] == "function_call" else item for item in self._items]
         if self._texts == 1:
             kept = [_without_text(item) if item["type"] == "message" else item for item in kept]

@@ -19,7 +19,7 @@ _LEAST_ANSWER_TOKENS = 16
 
 
 def responses_body(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of the request that asks the same; `include` says whether reasoning can be sent back."""
+    """Return the body of the request that asks the same; `include` says whether reasoning can be sent back."""
     encrypted = ENCRYPTED in chat.get("include", ())
     body = {name: chat[name] for name in _SAME if name in chat}
     body["store"] = False
@@ -40,7 +40,7 @@ def responses_body(chat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_items(message: dict[str, Any], endpoint: str) -> dict[str, Any]:
-    """The message without the items of its answer, unless they came from the endpoint of that id."""
+    """Return the message without the items of its answer, unless they came from the endpoint of that id."""
     if message.get("items_of") == endpoint:
         return message
     return without_items(message)
@@ -68,7 +68,7 @@ def _items(message: dict[str, Any], encrypted: bool) -> list[dict[str, Any]]:
 def _as_answered(
     items: list[dict[str, Any]], text: Any, calls: list[dict[str, Any]], encrypted: bool
 ) -> list[dict[str, Any]]:
-    """The answer as the endpoint gave it; [] where it would refuse that.
+    """Return the answer as the endpoint gave it; [] where it would refuse that.
 
     Reasoning must be whole, and belongs to the item behind it.
     """

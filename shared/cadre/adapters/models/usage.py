@@ -69,7 +69,7 @@ def _count(usage: dict[str, Any], *names: str) -> int:
 
 
 def estimated(request: ModelRequest, reply: ModelReply) -> Usage:
-    """Estimates the tokens of a request and its reply, rather too many than too few."""
+    """Estimate the tokens of a request and its reply, rather too many than too few."""
     asked = sum(MESSAGE + _weight(message) for message in request.messages)
     asked += sum(_written(tool) for tool in request.tools)
     answered = tokens_of(reply.content) + sum(_written(call) for call in reply.calls)

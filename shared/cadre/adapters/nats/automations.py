@@ -83,14 +83,14 @@ class NatsDeliveries:
         self._topology = topology
 
     async def send(self, delivery: NoticeDelivery) -> None:
-        """Has the webhook sent; the same one again within two minutes is stored once."""
+        """Have the webhook sent; the same one again within two minutes is stored once."""
         headers = {jetstream.MESSAGE_ID: f"{delivery.notice}/{delivery.id}"}
         await jetstream.append(
             self._nc, self._subject(Subject.DELIVERY, delivery), encode(delivery), headers=headers
         )
 
     async def retry(self, delivery: NoticeDelivery, due: float) -> None:
-        """Has the webhook sent once more at `due`, in Unix seconds."""
+        """Have the webhook sent once more at `due`, in Unix seconds."""
         again = msgspec.structs.replace(delivery, attempt=delivery.attempt + 1)
         subject, target = self._subject(Subject.RETRY, delivery), self._subject(Subject.DELIVERY, delivery)
         await jetstream.schedule(self._nc, subject, encode(again), target, due)
@@ -107,7 +107,7 @@ class NatsAlarms:
         self._topology = topology
 
     async def set(self, schedule: str, due: float) -> None:
-        """Has the schedule's name delivered at `due`, in Unix seconds. Raises RetryableError."""
+        """Have the schedule's name delivered at `due`, in Unix seconds. Raises RetryableError."""
         subject, target = self._topology.tick(schedule), self._topology.due(schedule)
         await jetstream.schedule(self._nc, subject, schedule.encode(), target, due, _DUE_TTL)
 

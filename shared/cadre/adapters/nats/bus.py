@@ -163,7 +163,7 @@ class NatsBus:
         return is_settled
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
-        """Has the timer delivered to the agent's inbox at `due`, in Unix seconds."""
+        """Have the timer delivered to the agent's inbox at `due`, in Unix seconds."""
         subject = self._topology.timer(timer.tree, timer.run, timer.name)
         target = self._topology.inbox(agent, "timer", timer.tree, timer.run)
         await jetstream.schedule(self._nc, subject, encode(timer), target, due)

@@ -91,7 +91,7 @@ class NatsErasure:
         await jetstream.purge(self._nc, self._topology.automation_stream, subject)
 
     async def leave_session(self, agent: str, session: str, user: str | None, run: str) -> None:
-        """Has the next turn of a session begin afresh if this was its last run."""
+        """Have the next turn of a session begin afresh if this was its last run."""
         turn, fence = await self._sessions.read(agent, session, user)
         try:
             if turn is not None and turn.run == run:
@@ -232,7 +232,7 @@ class NatsErasure:
 
 
 def _spilled(data: bytes) -> str | None:
-    """The blob that holds the message, when the message was too large for its stream."""
+    """Return the blob that holds the message, when the message was too large for its stream."""
     if b'"spilled"' not in data:
         return None
     try:

@@ -59,7 +59,7 @@ class NatsMemory:
         return await self._ask(Found, "search", asked)
 
     async def list(self, asked: ListRequest) -> Listed:
-        """Lists memories, without expired ones, a page at a time."""
+        """List memories, without expired ones, a page at a time."""
         return await self._ask(Listed, "list", asked)
 
     async def show(self, asked: ShowRequest) -> Listed:
@@ -71,7 +71,7 @@ class NatsMemory:
         return await self._ask(Receipt, "forget", asked, FORGET_SECONDS)
 
     async def export(self, asked: ListRequest) -> Listed:
-        """Lists memories, with expired ones, a page at a time."""
+        """List memories, with expired ones, a page at a time."""
         return await self._ask(Listed, "export", asked)
 
     async def import_all(self, asked: ImportRequest) -> ImportedMemories:
@@ -79,7 +79,7 @@ class NatsMemory:
         return await self._ask(ImportedMemories, "import", asked)
 
     async def stats(self) -> Stats:
-        """Counts the memories and says how they are searched."""
+        """Count the memories and report how they are searched."""
         return await self._ask(Stats, "stats", StatsRequest())
 
     async def _ask(self, kind: type[T], verb: str, asked: Any, within: float = ANSWER_SECONDS) -> T:

@@ -16,7 +16,7 @@ from cadre.telemetry.metrics.meters import Sample
 
 
 def queue_samples(queues: Iterable[Queue]) -> list[Sample]:
-    """Counts what the queues of one process have in hand and were delivered again, over all shards of a consumer."""
+    """Count what the queues of one process have in hand and were delivered again, over all shards of a consumer."""
     working: Counter[str] = Counter()
     again: Counter[str] = Counter()
     for queue in queues:
@@ -30,7 +30,7 @@ def queue_samples(queues: Iterable[Queue]) -> list[Sample]:
 
 
 async def lag_samples(nc: Client, topology: Topology) -> list[Sample]:
-    """Counts the messages that wait for each durable consumer on every shard, whether or not a process serves it.
+    """Count the messages that wait for each durable consumer on every shard, whether or not a process serves it.
     Raises BusUnavailable."""
     found = await asyncio.gather(*(_lags(nc, topology.stream(shard)) for shard in range(topology.shards)))
     return [
@@ -41,7 +41,7 @@ async def lag_samples(nc: Client, topology: Topology) -> list[Sample]:
 
 
 async def dead_letter_samples(nc: Client, topology: Topology) -> list[Sample]:
-    """Counts the dead letters. Raises BusUnavailable."""
+    """Count the dead letters. Raises BusUnavailable."""
     stream = topology.dead_stream
     answer = await jetstream.ask(nc, f"asking for {stream}", f"STREAM.INFO.{stream}")
     return [Sample(names.DEAD_LETTERS, answer["state"]["messages"])]

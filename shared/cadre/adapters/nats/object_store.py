@@ -52,12 +52,12 @@ class ObjectEntry(NamedTuple):
 
     @property
     def nuid(self) -> str:
-        """The id that names its chunks."""
+        """Return the id that names its chunks."""
         return str(self.fields.get("nuid", ""))
 
     @property
     def size(self) -> int:
-        """Bytes of content."""
+        """Return the size of the content in bytes."""
         return self.fields.get("size") or 0
 
 
@@ -221,16 +221,16 @@ class NatsObjects:
     # --- subjects
 
     def entry(self, name: str) -> str:
-        """The subject of an entry."""
+        """Return the subject of an entry."""
         return f"$O.{self._bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
 
     @property
     def entries(self) -> str:
-        """The filter for all entries."""
+        """Return the filter for all entries."""
         return f"$O.{self._bucket}.M.*"
 
     def chunks(self, nuid: str) -> str:
-        """The subject of the chunks with this id."""
+        """Return the subject of the chunks with this id."""
         return f"$O.{self._bucket}.C.{nuid}"
 
 

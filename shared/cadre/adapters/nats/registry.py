@@ -151,7 +151,7 @@ class NatsRegistry:
         return found if found is not None and found.shares else None
 
     def rollouts(self) -> list[Rollout]:
-        """All that is known of rollouts, also of those that are over."""
+        """Return all that is known of rollouts, also of those that are over."""
         return list(self._rollouts.values())
 
     async def changed(self) -> None:

@@ -21,7 +21,7 @@ class SeedSecret(msgspec.Struct, frozen=True, tag_field="type", tag="seed_secret
 
 
 async def pool_secret(nc: Client, topology: Topology, pool: str) -> bytes:
-    """The secret that all sandboxes of the pool have in common. Raises BusUnavailable, RetryableError."""
+    """Return the secret that all sandboxes of the pool have in common. Raises BusUnavailable, RetryableError."""
     subject = topology.subject(Subject.SEED, shard=0, pool=pool)
     kept: FencedValue[SeedSecret] = FencedValue(nc, topology.stream(0), subject, SeedSecret)
     while True:

@@ -47,8 +47,8 @@ class ServerClock:
 
     @property
     def skew(self) -> float:
-        """Seconds that this machine's clock is ahead of the server's; it changes in steps, because it is passed on to
-        others."""
+        """Return the seconds that this machine's clock is ahead of the server's; it changes in steps, because it is
+        passed on to others."""
         skew = time.time() - self.now()
         if abs(skew - self._told) >= _TOLD_STEP_SECONDS:
             self._told = round(skew, 1)

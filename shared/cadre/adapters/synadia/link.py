@@ -51,7 +51,7 @@ class Link:
             read_key(Path(self._credentials))
 
     async def connection(self) -> Client:
-        """The connection. Raises AgentAbsent, AgentRefused."""
+        """Return the connection. Raises AgentAbsent, AgentRefused."""
         async with self._opening:
             if self._nc is None or self._nc.is_closed:
                 settings = read_settings()
@@ -101,7 +101,7 @@ class Link:
             raise AgentRefused(f"{self._name}: {error}") from error
 
     async def signed(self, info: AgentInfo, payload: bytes) -> dict[str, str]:
-        """The header that says who prompts, where there is a key and the agent reads it. Raises AgentRefused."""
+        """Return the header that says who prompts, where there is a key and the agent reads it. Raises AgentRefused."""
         if not info.supports_sender_identity:
             return {}
         must = info.prompt_endpoint.min_sender_trust == "signed"

@@ -85,7 +85,8 @@ class Exchanges:
         return self._clock() - found[1] if found is not None else 0.0
 
     async def prompt(self, task: str, payload: bytes, traceparent: str, *, has_files: bool) -> None:
-        """Prompts the agent, unless that was done: who does it once more than was marked waits for what comes of it."""
+        """Prompt the agent unless an attempt was already marked; one that this process marked but did not make is made
+        now."""
         known = await self.read(task)
         place = self._attempt(task, known.attempts)
         is_ours = known.is_begun and place in self._unpublished and not known.has_spoken
@@ -168,7 +169,7 @@ class Exchanges:
             raise AgentAbsent(str(error)) from error
 
     async def _ready(self) -> Client:
-        """The connection, with the stream behind it."""
+        """Return the connection, with the stream behind it."""
         nc = await self._link.connection()
         if not self._has_stream:
             config: dict[str, Any] = {
@@ -221,7 +222,7 @@ class PromptedTasks:
         self._exchanges = Exchanges(spec.name, prefix, link)
 
     async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
-        """Prompts the agent, or answers what it has asked. Raises CallInterrupted."""
+        """Prompt the agent, or answer what it has asked. Raises CallInterrupted."""
         if message.task_id:
             return await self._answer(message)
         return await self._begin(ctx, message)
@@ -256,7 +257,7 @@ class PromptedTasks:
             return {"lost": str(error)}
 
     async def cancel(self, _: ToolContext, task: str) -> dict[str, Any]:
-        """Turns down what the agent asks. It hears of no end: the protocol has no word for one."""
+        """Turn down what the agent asks. It hears of no end: the protocol has no word for one."""
         try:
             known = await self._exchanges.read(task)
             for query in [*known.queries]:
@@ -428,7 +429,7 @@ class PromptTranscript:
                     pass
 
     def end(self) -> dict[str, Any]:
-        """Fields of the `RemoteTask` once it is over."""
+        """Return the fields of the `RemoteTask` once it is over."""
         if self.error is None:
             return {"state": "completed", "answer": self._answer()}
         code, said = self.error

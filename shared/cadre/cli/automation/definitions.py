@@ -45,7 +45,7 @@ def print_made(made: Sequence[Shown], output: str) -> None:
 
 
 def spec_text(spec: dict[str, Any]) -> str:
-    """The keys of a specification as YAML."""
+    """Return the keys of a specification as YAML."""
     return yaml.safe_dump(spec, sort_keys=False, allow_unicode=True).rstrip()
 
 
@@ -56,7 +56,7 @@ def group_of(
     rows: Callable[[Shown], Iterable[list[str]]],
     details: Callable[[Shown], str] = spec_text,
 ) -> click.Group:
-    """The command group of a kind of definition; `rows` are the lines of one in the list."""
+    """Return the command group of a kind of definition; `rows` are the lines of one in the list."""
     name, plural, path = definition.name, definition.plural, definition.path
     group = click.Group(name, help=about)
 
@@ -98,7 +98,7 @@ def group_of(
 
 
 def _state_and_maker(one: Shown) -> list[str]:
-    """The cells that say whether a trigger or notice works, and who wrote it last."""
+    """Return the cells that say whether a trigger or notice works, and who wrote it last."""
     code = one.get("paused_for", "")
     return [f"paused: {code}" if code else "active", one.get("maker") or "-"]
 
@@ -113,7 +113,7 @@ def _notice(one: Shown) -> Iterable[list[str]]:
 
 
 def _budget(one: Shown) -> Iterable[list[str]]:
-    """A line for each account of the budget."""
+    """Yield a line for each account of the budget."""
     spec = one["spec"]
     scope = [f"{key} {spec[key]}" for key in ("team", "agent") if key in spec]
     for use in one["uses"] or [{"user": "", "tokens": 0, "cost": 0.0, "share": 0.0}]:

@@ -59,7 +59,7 @@ class _Policies(click.ParamType[tuple[str, Policy]]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, Policy]:
-        """The name of a tool, or `*`, and what becomes of its calls."""
+        """Return the name of a tool, or `*`, and what becomes of its calls."""
         name, _, policy = str(value).partition("=")
         if not name or policy not in get_args(Policy):
             self.fail(f"{value!r}: write NAME=POLICY with one of {', '.join(get_args(Policy))}", param, ctx)
@@ -143,7 +143,7 @@ def _cases(paths: Iterable[Path]) -> list[_Case]:
 
 
 def _live(text: str) -> tuple[AgentSpec, Prompts]:
-    """The agent of AGENT=REV. Raises CommandFailed."""
+    """Return the agent of AGENT=REV. Raises CommandFailed."""
     agent, mark, revision = text.partition("=")
     if not (agent and mark and revision):
         raise click.UsageError(f"--revision {text!r}: write AGENT=REV")
@@ -239,12 +239,12 @@ class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_json(found: Sequence[EvaluatedRun]) -> list[dict[str, Any]]:
-    """All that is known of each."""
+    """Return all that is known of each."""
     return [{**msgspec.to_builtins(one), "is_worse": one.is_worse} for one in found]
 
 
 def as_text(found: Sequence[EvaluatedRun]) -> str:
-    """A table with a line for all together."""
+    """Return a table with a line for all together."""
     return f"{table(_HEADERS, [_row(one) for one in found])}\n{_totals(found)}"
 
 
@@ -401,7 +401,8 @@ def is_tasks_file(path: Path) -> bool:
 
 
 def read_tasks(file: Path) -> list[tuple[str, KeptRun]]:
-    """The tasks as runs to be tried, each with its name. Raises SpecError with the key and what is expected there."""
+    """Return the tasks as runs to be tried, each with its name. Raises SpecError with the key and what is expected
+    there."""
     try:
         found = read_yaml(file, SpecError)
         if not isinstance(found, list) or not found:

@@ -211,7 +211,7 @@ def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
 
 
 def lines_of(found: ReplayedRun) -> Iterator[str]:
-    """The account in full."""
+    """Yield the account in full."""
     if found.problem:
         yield f"{found.file}: NOT READ\n    {found.problem}"
         return
@@ -234,7 +234,7 @@ class LiveRevision(NamedTuple):
 
 
 def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
-    """The one that begins with these digits. Raises CommandFailed."""
+    """Return the one that begins with these digits. Raises CommandFailed."""
     replicas = [
         replica
         for one in gateway.get("/v1/agents")["agents"]
@@ -260,7 +260,7 @@ def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
 
 
 def prompts_of(gateway: Gateway, revision: LiveRevision) -> Prompts:
-    """Its prompts. Raises CommandFailed."""
+    """Return its prompts. Raises CommandFailed."""
     try:
         return Prompts.decode(revision.name, _blob(gateway, revision.prompts))
     except PromptError as error:

@@ -37,7 +37,7 @@ _TOLD_CALLS = 3
 
 
 def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
-    """The run or the exported file whose journals are read; `how` is what is done with the file."""
+    """Return the run or the exported file whose journals are read; `how` is what is done with the file."""
     file_help = f"A run that `cadre runs export` wrote{how}; no gateway is asked."
     path = click.Path(dir_okay=False, path_type=Path)
     return with_options(
@@ -97,7 +97,7 @@ def _checked(
     check_file: Callable[[Path, bool], Account],
     lines: Callable[[Account], Iterator[str]],
 ) -> Account:
-    """Has the journals checked, here or by the gateway; prints and returns what came of it."""
+    """Have the journals checked, here or by the gateway; print and return what came of it."""
     run, file, run_only = options["run"], options["file"], options["run_only"]
     if (run is None) == (file is None):
         raise click.UsageError("name a RUN, or a --file that `cadre runs export` wrote")

@@ -86,9 +86,7 @@ def _chosen(gateway: Gateway, letters: tuple[int, ...], every: bool) -> list[int
 
 
 def _each(letters: list[int], treat: Any, output: str) -> int:
-    """Treats the letters one after the other; prints a failure and goes on. Returns the exit code of the last
-    failure.
-    """
+    """Treat the letters one after the other; print a failure and go on. Return the exit code of the last failure."""
     done: list[dict[str, Any]] = []
     code = ExitCode.OK
     for letter in letters:

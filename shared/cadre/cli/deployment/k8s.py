@@ -115,7 +115,7 @@ def render_command(team: Path, output: Path | None, only: str | None, **options:
 def _secrets(
     team: TeamSpec, components: Sequence[Component], values: Values, folder: Path, *, is_whole: bool
 ) -> str:
-    """The keys of the components, and the server's list of all users. Raises SetupError, CommandFailed."""
+    """Return the keys of the components, and the server's list of all users. Raises SetupError, CommandFailed."""
 
     from cadre.deploy import nats_files  # only commands that need keys load the bus
 
@@ -157,7 +157,7 @@ _Dumper.add_representer(str, _text)
 
 
 def as_yaml(manifests: Iterable[Manifest]) -> str:
-    """The manifests as one YAML text: keys in their order, texts as blocks."""
+    """Return the manifests as one YAML text: keys in their order, texts as blocks."""
     documents = yaml.dump_all(
         manifests, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, explicit_start=True
     )

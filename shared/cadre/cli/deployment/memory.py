@@ -210,7 +210,8 @@ def _selected(gateway: Gateway, whose: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(gateway: Gateway, reference: str) -> str:
-    """The id of the run. A whole id stands for itself even if the run is erased: memories of it may still be there."""
+    """Return the id of the run. A whole id stands for itself even if the run is erased: memories of it may still be
+    there."""
     try:
         return gateway.run_id(reference)
     except CommandFailed as failure:

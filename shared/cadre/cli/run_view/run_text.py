@@ -28,7 +28,7 @@ _MARGIN = "  "
 
 
 def state(run: Account) -> str:
-    """The state in words: with what the run waits for, and how many calls of its tree wait for a person."""
+    """Return the state in words: with what the run waits for, and how many calls of its tree wait for a person."""
     text = str(run["state"])
     awaited = run.get("waiting_for")
     if awaited and awaited != "approval":
@@ -38,7 +38,7 @@ def state(run: Account) -> str:
 
 
 def tokens(run: Account) -> str:
-    """Tokens in and out of the run and all runs below it, in few characters."""
+    """Return the tokens in and out of the run and all runs below it, in few characters."""
     return number(_token_count(run))
 
 
@@ -51,7 +51,7 @@ def took(run: Account) -> str:
 def summary(
     run: Account, waiting: list[dict[str, Any]], edited: Iterable[str] = (), *, full: bool
 ) -> Iterator[str]:
-    """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held,
+    """Return lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held,
     `edited` the lines of its plan or queue."""
     yield f"run      {run['id']}"
     told = {"revision": "revision", "tools' schemas": "schemas"}
@@ -102,13 +102,13 @@ def summary(
 
 
 def steps_text(steps: list[Step]) -> Iterator[str]:
-    """Blocks of the steps: what the model wrote, each call with what came of it, what was observed."""
+    """Return blocks of the steps: what the model wrote, each call with what came of it, what was observed."""
     for step in steps:
         yield from _Steps().blocks(step)
 
 
 def branches(run: Account, margin: str = "") -> Iterator[str]:
-    """A line for the run and one for each run below it."""
+    """Yield a line for the run and one for each run below it."""
     yield f"{margin}{run['id']}  {run['agent']}  {_facts(run)}  {brief(run.get('task') or '', 80)}"
     for child in _children(run):
         yield from branches(child, margin + _MARGIN)
@@ -143,7 +143,7 @@ class _Steps:
         """Returns the text of the run that a call started."""
 
     def blocks(self, step: Step) -> Iterator[str]:
-        """The text of one step, block by block."""
+        """Yield the text of one step, block by block."""
         match step.get("type"):
             case "task":
                 yield from self.block("task", step.get("task"))
@@ -168,7 +168,7 @@ class _Steps:
                 )
 
     def block(self, title: str, content: Any, depth: int = 0) -> Iterator[str]:
-        """The title, if any, and below it the content, indented."""
+        """Yield the title, if any, and below it the content, indented."""
         is_empty = content in (None, "")
         if title and not (is_empty and self._played):
             yield depth * _MARGIN + title
@@ -339,7 +339,7 @@ class PlanLine(NamedTuple):
 
 
 def plan_line(one: PlanLine) -> str:
-    """The step on a line."""
+    """Return the step on a line."""
     needs = f" (needs {', '.join(map(str, one.needs))})" if one.needs else ""
     state = "" if one.state in ("pending", "done") else f" [{one.state}]"
     outcome = f" → {one.outcome}" if one.outcome else ""
@@ -349,14 +349,14 @@ def plan_line(one: PlanLine) -> str:
 
 
 def shown_plan(state: dict[str, Any]) -> Iterator[str]:
-    """Lines of the plan as `GET /v1/runs/{id}/plan` has it."""
+    """Return the lines of the plan as `GET /v1/runs/{id}/plan` has it."""
     yield f"plan     {state['state']}"
     for step in state["steps"]:
         yield f"  {plan_line(_line(step, step['state'], step.get('result'), step.get('error')))}"
 
 
 def plan_of(items: Iterable[dict[str, Any]]) -> list[PlanLine]:
-    """The plan as a step of a run's memory keeps it."""
+    """Return the plan as a step of a run's memory keeps it."""
     return [
         _line(
             one["plan"],
@@ -376,7 +376,7 @@ def _line(step: dict[str, Any], state: str, result: Any = None, error: str | Non
 
 
 def shown_queue(state: dict[str, Any]) -> Iterator[str]:
-    """Lines of the queue as `GET /v1/runs/{id}/queue` has it; what is not begun is counted from 1."""
+    """Return the lines of the queue as `GET /v1/runs/{id}/queue` has it; what is not begun is counted from 1."""
     for done in state["done"]:
         yield f"  {'failed' if done.get('failed') else 'done':6} {done['task']}"
     if state["begun"]:
@@ -389,7 +389,7 @@ _SHOWN_APART = ("messages", "input", "tools")
 
 
 def prompt_lines(request: dict[str, Any]) -> Iterator[str]:
-    """Lines and blocks of the answer to GET /v1/runs/ID/steps/N/request."""
+    """Return lines and blocks of the answer to GET /v1/runs/ID/steps/N/request."""
     body = request["body"]
     yield f"request  step {request['step']}, {request['purpose']}, try {request['attempt']}"
     yield "calls    " + ", ".join(f"{call['purpose']} {call['attempt']}" for call in request["calls"])

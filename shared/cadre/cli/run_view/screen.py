@@ -99,7 +99,7 @@ class LiveScreen(Screen):
 
 
 def screen() -> Screen:
-    """A live tree when stderr is a terminal that can draw one, else lines."""
+    """Return a live tree when stderr is a terminal that can draw one, else lines."""
     if not sys.stderr.isatty():
         return Screen()
     live = LiveScreen()

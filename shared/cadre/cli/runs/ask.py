@@ -167,7 +167,7 @@ class Asker:
 
 
 def decision_of(line: str) -> dict[str, Any] | None:
-    """The body of the decision that a line stands for; None when the call is to wait on. Raises UsageError."""
+    """Return the body of the decision that a line stands for; None when the call is to wait on. Raises UsageError."""
     word, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     match word.lower():
@@ -220,7 +220,7 @@ def call_id(gateway: Gateway, reference: str) -> str:
 
 
 def decide(reference: str, content: dict[str, Any], output: str) -> int:
-    """Posts the decision on a call and prints what came of it; returns the exit code."""
+    """Post the decision on a call and print what came of it; return the exit code."""
     with Gateway() as gateway:
         call = call_id(gateway, reference)
         return print_decision(gateway.post(f"{PATH}/{call}", {**content, "by": login_name()}), output)

@@ -112,7 +112,7 @@ def _steps_in(text: str) -> list[Any]:
 
 
 def _written(plan: Edited) -> str:
-    """The plan as YAML, with a remark on each step that cannot be changed."""
+    """Return the plan as YAML, with a remark on each step that cannot be changed."""
     lines = []
     for step in plan.state["steps"]:
         if step["state"] not in ("pending", "skipped"):

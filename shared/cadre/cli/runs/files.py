@@ -56,7 +56,7 @@ def command(run: str, path: str | None, target: str | None, source: Path | None,
 
 
 def _inside(path: str) -> str:
-    """The path in its normal form, which stays in the workspace: an HTTP client would follow `..` out of it."""
+    """Return the path in its normal form, which stays in the workspace: an HTTP client would follow `..` out of it."""
     try:
         return normal_path(path)
     except WrongPath as error:

@@ -31,7 +31,7 @@ _MAX_NAMED_FILES = 20
 
 
 async def launch(request: dict[str, Any], options: dict[str, Any], path: str = RUNS) -> int:
-    """Posts the request for a run to `path` and follows the run; returns the exit code."""
+    """Post the request for a run to `path` and follow the run; return the exit code."""
     # The client's weight is not the help's.
     from cadre.client.client import AsyncClient
     from cadre.client.run_handle import AsyncRunHandle
@@ -101,7 +101,7 @@ async def watch(
     ctrl_c: CtrlC = "cancels",
     asker: Asker | None = None,
 ) -> dict[str, Any]:
-    """Shows the run until it ends; returns the gateway's summary of it with its output.
+    """Show the run until it ends; return the gateway's summary of it with its output.
 
     After `timeout` seconds it goes on unfollowed. `asker` has a person decide on calls that wait for one.
     Raises CommandFailed (TIMEOUT), ClientError, Detached.

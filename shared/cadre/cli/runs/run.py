@@ -87,7 +87,7 @@ def _task(argument: str | None) -> str:
 
 
 def _schema(file: Path | None) -> Any:
-    """The JSON of the file. Raises UsageError."""
+    """Return the JSON of the file. Raises UsageError."""
     try:
         return json.loads(file.read_bytes()) if file is not None else None
     except (OSError, ValueError) as error:
@@ -95,7 +95,7 @@ def _schema(file: Path | None) -> Any:
 
 
 def _files(paths: tuple[Path, ...]) -> dict[str, str]:
-    """The files as `data:` URLs by the names that the run will know them by. Raises UsageError."""
+    """Return the files as `data:` URLs by the names that the run will know them by. Raises UsageError."""
     named: dict[str, Path] = {}
     for path in paths:
         if path.name in named:
@@ -117,7 +117,7 @@ def _image(text: str) -> str:
 
 
 def _data_url(option: str, file: str) -> str:
-    """The file as a `data:` URL, its media type by its name. Raises UsageError, naming the option."""
+    """Return the file as a `data:` URL, its media type by its name. Raises UsageError, naming the option."""
     try:
         return data_url(file, Path(file).read_bytes())
     except OSError as error:

@@ -202,7 +202,7 @@ def _row(run: dict[str, Any], cost: list[str]) -> list[str]:
 
 
 def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | CommandFailed]:
-    """The id of each reference, or why it has none.
+    """Return the id of each reference, or why it has none.
 
     All are looked up before the first run is erased: @last is that of now.
     """

@@ -77,7 +77,7 @@ def command(  # noqa: PLR0913 - one for each option
 
 
 def _waiting(gateway: Gateway, run: str) -> list[dict[str, Any]]:
-    """The calls that wait for a person; none where the gateway cannot list anything now, which is said."""
+    """Return the calls that wait for a person; none where the gateway cannot list anything now, which is said."""
     try:
         return list(gateway.get("/v1/approvals", run=run, limit=100)["approvals"])
     except CommandFailed as failure:
@@ -109,7 +109,7 @@ def _queue(gateway: Gateway, run: str) -> Iterator[str]:
 
 
 def _state_of(gateway: Gateway, run: str, what: str) -> dict[str, Any] | None:
-    """The run's plan or queue; None for a run of a kind that has none."""
+    """Return the run's plan or queue; None for a run of a kind that has none."""
     try:
         return dict(gateway.get(f"/v1/runs/{run}/{what}")["state"])
     except CommandFailed as failure:

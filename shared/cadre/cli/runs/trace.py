@@ -50,7 +50,7 @@ def command(run: str, output: str) -> int:
 
 
 def span_trees(spans: list[dict[str, Any]]) -> list[Drawing]:
-    """A tree for each root span. `spans` are ordered parents first, each with its depth."""
+    """Return a tree for each root span. `spans` are ordered parents first, each with its depth."""
     roots: list[Drawing] = []
     above: list[Drawing] = []
     for span in spans:

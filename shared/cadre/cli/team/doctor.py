@@ -97,7 +97,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _server_info(urls: str) -> dict[str, object] | None:
-    """The INFO of the first server of a cluster that answers; None when none does."""
+    """Return the INFO of the first server of a cluster that answers; None when none does."""
     for url in addresses(urls):
         address = urlsplit(url)
         info = await nats_server.server_info(address.hostname or "127.0.0.1", address.port or 4222)
@@ -131,7 +131,7 @@ def packages() -> Finding:
 
 
 def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
-    """Findings about a NATS server from its INFO; None stands for no answer."""
+    """Return findings about a NATS server from its INFO; None stands for no answer."""
     if info is None:
         yield Finding("fail", f"NATS does not answer at {url}: start `cadre up`, or set CADRE_NATS_URL")
         return
@@ -159,7 +159,7 @@ def disk(sync: str) -> Finding:
 
 
 def isolation(tier: str, errors: str) -> Finding:
-    """The finding that follows from the answer of `cadre sandbox --check`."""
+    """Return the finding that follows from the answer of `cadre sandbox --check`."""
     if tier:
         return Finding("ok", f"code of agents can be run here, isolated: {tier}")
     return Finding("warn", f"agents of kind `code` cannot run their code here: {reason(errors)}")
@@ -170,7 +170,7 @@ WORDS_ONLY = 3
 
 
 def memory(code: int | None, output: str, errors: str) -> Finding:
-    """The finding that follows from the exit code and the output of `cadre memory --check`."""
+    """Return the finding that follows from the exit code and the output of `cadre memory --check`."""
     text = "; ".join(output.strip().splitlines())
     if code == 0 and text:
         return Finding("ok", f"memory: {text}")
@@ -257,7 +257,7 @@ def absence(kind: str, name: str, since: float | None) -> Finding | None:
 
 
 def mcp_servers(folder: Path) -> Iterator[Finding]:
-    """Findings about what the MCP servers of the team in the folder need here; none of them is started."""
+    """Return findings about what the MCP servers of the team in the folder need here; none of them is started."""
     if not (folder / TEAM_FILE).is_file():
         return
     try:
@@ -279,7 +279,7 @@ def mcp_servers(folder: Path) -> Iterator[Finding]:
 
 
 async def provider() -> list[Finding]:
-    """Findings about the OpenID provider of a gateway with this environment; none where it asks no provider."""
+    """Return findings about the OpenID provider of a gateway with this environment; none where it asks no provider."""
     try:
         if "oidc" not in read_access_settings().ways():
             return []
@@ -309,7 +309,7 @@ async def provider() -> list[Finding]:
 
 
 def model() -> Iterator[Finding]:
-    """Findings about the model endpoint that the environment names."""
+    """Return findings about the model endpoint that the environment names."""
     try:
         settings, key = read_model_settings(), read_secret("CADRE_MODEL_KEY")
     except SettingError as error:
@@ -346,7 +346,7 @@ def model() -> Iterator[Finding]:
 
 
 async def model_calls(folder: Path) -> AsyncIterator[Finding]:
-    """Findings about real calls of the models that the environment and the team in the folder name."""
+    """Return findings about real calls of the models that the environment and the team in the folder name."""
     from cadre.local.service_check import check_model, used_models  # its weight is not the help's
 
     try:
@@ -382,7 +382,7 @@ _ASKED_FOR = {
 
 
 def endpoint(url: str, status: int) -> Finding:
-    """The finding that follows from the HTTP status of a request for the list of models."""
+    """Return the finding that follows from the HTTP status of a request for the list of models."""
     if status in (401, 403):
         return Finding("fail", f"the model endpoint {url} refuses the key ({status}): see CADRE_MODEL_KEY")
     if not 200 <= status < 300:
@@ -391,7 +391,7 @@ def endpoint(url: str, status: int) -> Finding:
 
 
 def model_names(answer: httpx2.Response) -> list[str]:
-    """The ids in an endpoint's list of models; [] when it answers in another form."""
+    """Return the ids in an endpoint's list of models; [] when it answers in another form."""
     try:
         return [str(model["id"]) for model in answer.json()["data"]]
     except (ValueError, KeyError, TypeError):

@@ -84,5 +84,5 @@ class LogPrinter:
 
 
 def _colour(name: str) -> str:
-    """A colour for the service, the same one every time."""
+    """Return a colour for the service, the same one every time."""
     return _COLOURS[crc32(name.encode()) % len(_COLOURS)]

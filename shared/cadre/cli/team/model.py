@@ -74,7 +74,7 @@ def test_model(
 
 
 def _models(target: str | None) -> list[ModelSpec]:
-    """The models that are meant, each with a URL. Raises CommandFailed, SetupError."""
+    """Return the models that are meant, each with a URL. Raises CommandFailed, SetupError."""
     settings = model_settings()
     if target is None:
         specs = [ModelSpec()]
@@ -92,7 +92,7 @@ def _models(target: str | None) -> list[ModelSpec]:
 
 
 def _of_file(file: Path) -> list[ModelSpec]:
-    """The model of a model's file, or the model and the fallbacks of an agent's."""
+    """Return the model of a model's file, or the model and the fallbacks of an agent's."""
     data = read_yaml(file, SpecError)
     if isinstance(data, dict) and data.get("kind") == "Model":
         return [msgspec.convert(read_model(file).section, ModelSpec)]
@@ -101,7 +101,7 @@ def _of_file(file: Path) -> list[ModelSpec]:
 
 
 async def _test(spec: ModelSpec, seconds: float, embeddings: str | None, shows: bool) -> ModelReport:
-    """Probes one model, showing each finding as it comes, and keeps the report."""
+    """Probe one model, showing each finding as it comes, and keep the report."""
     # Here, so that the command's help does without it.
     from cadre.adapters.models.probing.probes import first_model, probe_all
 

@@ -187,7 +187,7 @@ def test_file(name: str) -> str:
 
 
 def agent_files(name: str) -> dict[str, str]:
-    """An agent and its test."""
+    """Return an agent and its test."""
     return {
         f"{name}.yaml": _AGENT.format(name=name, description="Answers questions.", more=""),
         test_file(name): _test(name, _AGENT_PLAY),
@@ -195,7 +195,7 @@ def agent_files(name: str) -> dict[str, str]:
 
 
 def tool_files(name: str) -> dict[str, str]:
-    """A tool and its test."""
+    """Return a tool and its test."""
     test = _test(name, _TOOL_PLAY, ", call").replace(
         "from cadre.testing", "from cadre import Agent\nfrom cadre.testing"
     )
@@ -203,7 +203,7 @@ def tool_files(name: str) -> dict[str, str]:
 
 
 def team_files(name: str) -> dict[str, str]:
-    """A folder with a manager, its member, the member's tool, and their test."""
+    """Return a folder with a manager, its member, the member's tool, and their test."""
     lead = _AGENT.format(name="lead", description="Leads the team.", more="  team: [helper]\n")
     helper = _AGENT.format(name="helper", description="Counts words.", more="  tools: [count_words]\n")
     files = {

@@ -178,7 +178,7 @@ def _team(given: Path | None, shipped: bool) -> TeamSpec | None:
 
 
 async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted: ExitCode) -> int:
-    """Does the work until it ends or is interrupted; then stops the stack. A second interrupt kills it.
+    """Do the work until it ends or is interrupted; then stop the stack. A second interrupt kills it.
 
     Returns what the work returned, or `interrupted`.
     """
@@ -283,7 +283,7 @@ async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
 
 
 async def _check_answer(command: str, folder: Path, data: Path, answer: str) -> int:
-    """Runs the check in the team's folder, its output on stderr; returns its exit code."""
+    """Run the check in the team's folder, its output on stderr; return its exit code."""
     file = data / "answer.txt"
     file.write_text(answer + "\n")
     words = [*_words(command), str(file)]
@@ -291,7 +291,7 @@ async def _check_answer(command: str, folder: Path, data: Path, answer: str) -> 
 
 
 async def _program(command: str, folder: Path, gateway: str, timeout: float) -> int:
-    """Runs the team's own program, which talks to the gateway as any other does."""
+    """Run the team's own program, which talks to the gateway as any other does."""
     environment = child_environment(CADRE_GATEWAY_URL=gateway)
     return await _finished("demo.program", _words(command), timeout, cwd=folder, env=environment)
 

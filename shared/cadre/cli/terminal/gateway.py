@@ -20,7 +20,7 @@ WHOLE_ID = re.compile(r"[0-9a-f]{31}[0-9a-z](_[0-9_]+)?")
 
 
 def exit_code_of(error: ClientError) -> ExitCode:
-    """The exit code of a command that ends with this error."""
+    """Return the exit code of a command that ends with this error."""
     match error:
         case InvalidRequest():
             return ExitCode.USAGE
@@ -36,7 +36,7 @@ def exit_code_of(error: ClientError) -> ExitCode:
 
 @contextlib.contextmanager
 def command_errors() -> Iterator[None]:
-    """Turns what the client raises into CommandFailed."""
+    """Turn what the client raises into CommandFailed."""
     try:
         yield
     except ClientError as error:
@@ -59,7 +59,7 @@ class Gateway(Blocking[Transport]):
 
     @property
     def url(self) -> str:
-        """The gateway's URL."""
+        """Return the gateway's URL."""
         return self._target.url
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class Gateway(Blocking[Transport]):
         self._loop.close()
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
-        """Gets a JSON object. Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
+        """Get a JSON object. Raises CommandFailed: NOT_FOUND, UNREACHABLE, or what else the gateway refused."""
         with command_errors():
             return self._request("GET", path, params=params)
 
@@ -83,7 +83,7 @@ class Gateway(Blocking[Transport]):
             yield from self._pages(path, key, cursor, params)
 
     def post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
-        """Posts a JSON object; raises as `get`."""
+        """Post a JSON object; raises as `get`."""
         with command_errors():
             return self._request("POST", path, json=content)
 
@@ -108,7 +108,7 @@ class Gateway(Blocking[Transport]):
             return self._request(method, path, file=source, headers={"Content-Type": media_type})
 
     def run_id(self, reference: str) -> str:
-        """The id that `@last`, a unique beginning of an id, or an id stands for.
+        """Return the id that `@last`, a unique beginning of an id, or an id stands for.
 
         A child run is named `<beginning of the root's id>_<step>_<index>…`, and so is a call. Raises CommandFailed
         NOT_FOUND, or USAGE when several runs, or too many to look through, may be meant.
@@ -132,7 +132,7 @@ class Gateway(Blocking[Transport]):
         return self._unique(root, found) + mark + rest
 
     def ended_runs(self, agent: str, last: int) -> list[str]:
-        """The ids of the last root runs of the agent that have ended, the newest first. Raises CommandFailed."""
+        """Return the ids of the last root runs of the agent that have ended, the newest first. Raises CommandFailed."""
         ended = (
             str(one["id"])
             for one in self.items("/v1/runs", "runs", "before", agent=agent)

@@ -53,7 +53,7 @@ def with_options(*options: Callable[[Decorated], Decorated]) -> Callable[[Decora
 
 
 def output_option(form: str) -> Callable[[Decorated], Decorated]:
-    """The option `-o`, whose value is `form` unless it is `json`."""
+    """Return the option `-o`, whose value is `form` unless it is `json`."""
     return click.option("-o", "--output", type=click.Choice([form, "json"]), default=form, show_default=True)
 
 
@@ -81,7 +81,7 @@ bound_options = with_options(
 
 
 def following_options(run: str) -> Callable[[Decorated], Decorated]:
-    """The options that say how the new run is followed; `run` is what their help calls it."""
+    """Return the options that say how the new run is followed; `run` is what their help calls it."""
     return with_options(
         click.option(
             "--ask/--no-ask",
@@ -99,7 +99,7 @@ def following_options(run: str) -> Callable[[Decorated], Decorated]:
 
 
 def bounds(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request for a run that bound it, without those that were not given."""
+    """Return the fields of a request for a run that bound it, without those that were not given."""
     budget = {field: options[f"budget_{field}"] for field in _BUDGET}
     fields = {
         "max_steps": options["max_steps"],
@@ -119,7 +119,7 @@ class _Unsendable(Exception):
 
 
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
-    """The values by name. Raises UsageError, naming `option`."""
+    """Return the values by name. Raises UsageError, naming `option`."""
     pairs = [_pair(option, text) for text in texts]
     keys = [key for key, _ in pairs]
     if twice := [key for key in keys if keys.count(key) > 1]:

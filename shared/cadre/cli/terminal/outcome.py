@@ -20,7 +20,7 @@ _LIMITS: tuple[ErrorCode, ...] = ("deadline", "budget")
 
 
 def exit_code(run: dict[str, Any]) -> ExitCode:
-    """The exit code that says how a run ended; `run` is the gateway's account of it."""
+    """Return the exit code that says how a run ended; `run` is the gateway's account of it."""
     if (run.get("error") or {}).get("code") in _LIMITS:
         return ExitCode.LIMIT
     return _OF_STATE.get(run["state"], ExitCode.FAILED)

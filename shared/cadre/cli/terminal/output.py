@@ -45,12 +45,12 @@ def print_text(text: str, *, err: bool = False) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with a mark for each character that a terminal would obey."""
+    """Return the text with a mark for each character that a terminal would obey."""
     return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def size_text(size: int) -> str:
-    """A size in bytes in few characters: 950 B, 12.3 kB, 4.0 MB."""
+    """Return a size in bytes in few characters: 950 B, 12.3 kB, 4.0 MB."""
     for unit, letter in ((1_000_000, "MB"), (1_000, "kB")):
         if size >= unit:
             return f"{size / unit:.1f} {letter}"
@@ -58,7 +58,7 @@ def size_text(size: int) -> str:
 
 
 def _describe_files(value: Any) -> tuple[Any, list[str]]:
-    """The value with each file in it replaced by a few words, and the commands that download these files."""
+    """Return the value with each file in it replaced by a few words, and the commands that download these files."""
     commands: list[str] = []
 
     def described(part: Any) -> Any:
@@ -119,5 +119,5 @@ def _line(cells: Sequence[str], widths: Sequence[int], edge: int | None) -> str:
 
 
 def moment(at: float) -> str:
-    """A time in this machine's zone."""
+    """Return a time in this machine's zone."""
     return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")

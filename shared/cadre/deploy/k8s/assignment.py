@@ -21,7 +21,7 @@ _NEEDED = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def setting(assignment: str) -> dict[str, Any]:
-    """The layer that `a.b=value` stands for. Raises SpecError.
+    """Return the layer that `a.b=value` stands for. Raises SpecError.
 
     `\\.` is a dot within a key. Where the value is a text, VALUE is it as it stands; else it is a number, true, false,
     null, or in brackets, braces or quotes YAML, so JSON too.
@@ -39,7 +39,7 @@ def setting(assignment: str) -> dict[str, Any]:
 
 
 def _kind_of(assignment: str, keys: list[str]) -> Any:
-    """The type of the value at this place. Raises SpecError for a key that there is not."""
+    """Return the type of the value at this place. Raises SpecError for a key that there is not."""
     kind: Any = Values
     for place, key in enumerate(keys):
         so_far = ".".join(keys[:place])
@@ -71,7 +71,7 @@ def _cut(key: str, before: str) -> str:
 
 
 def _bare(kind: Any) -> Any:
-    """The type without bounds and without None."""
+    """Return the type without bounds and without None."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     options = [one for one in get_args(kind) if one is not NoneType]

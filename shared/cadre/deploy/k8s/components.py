@@ -75,7 +75,8 @@ class Component(NamedTuple):
 
 
 def object_name(*parts: str) -> str:
-    """A DNS label made of the parts. If they had to be changed for that, it ends in a checksum: no two are the same."""
+    """Return a DNS label made of the parts. If they had to be changed for that, it ends in a checksum: no two are the
+    same."""
     wanted = "-".join(part for part in parts if part)
     name = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
     if name == wanted and len(name) <= _MAX_NAME_CHARACTERS:

@@ -20,22 +20,22 @@ _IDENTITIES = ("name", "mountPath")
 
 
 def labels(name: str, component: str) -> dict[str, str]:
-    """All labels of an object."""
+    """Return all labels of an object."""
     return {NAME: name, COMPONENT: component, **CADRE, MANAGED_BY: "cadre"}
 
 
 def selector(name: str) -> dict[str, str]:
-    """The labels that a Deployment selects its pods by. They never change: a selector cannot be edited."""
+    """Return the labels that a Deployment selects its pods by. They never change: a selector cannot be edited."""
     return {NAME: name, **CADRE}
 
 
 def metadata(namespace: str, name: str, component: str) -> dict[str, Any]:
-    """The metadata of an object in a namespace, with all its labels."""
+    """Return the metadata of an object in a namespace, with all its labels."""
     return {"name": name, "namespace": namespace, "labels": labels(name, component)}
 
 
 def manifest(api_version: str, kind: str, metadata: dict[str, Any], **body: Any) -> Manifest:
-    """An object of the Kubernetes API."""
+    """Return an object of the Kubernetes API."""
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
@@ -58,7 +58,7 @@ def merged(base: Any, over: Any, *, nulls: bool = False) -> Any:
 
 
 def _identity(base: list[Any], over: list[Any]) -> str | None:
-    """The key that all items have; the mount path first, for a mount's `name` is its volume's."""
+    """Return the key that all items have; the mount path first, for a mount's `name` is its volume's."""
     for key in reversed(_IDENTITIES):
         if base and over and all(isinstance(item, dict) and key in item for item in (*base, *over)):
             return key

@@ -31,7 +31,7 @@ _NAME_SERVER = {
 
 
 def network_policy(component: Component, values: Values) -> Manifest:
-    """The NetworkPolicy of a service: what it does not name is refused, in both directions."""
+    """Return the NetworkPolicy of a service: what it does not name is refused, in both directions."""
     about = metadata(values.namespace, component.id, component.role)
     spec = {
         "podSelector": {"matchLabels": selector(component.id)},
@@ -72,7 +72,7 @@ def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
 
 
 def _to(peer: Peer, own: str) -> dict[str, Any]:
-    """A rule that lets through to the peer's pods, or to anywhere on its ports where it has none here."""
+    """Return a rule that lets through to the peer's pods, or to anywhere on its ports where it has none here."""
     ports = _tcp(*sorted({*map(port_of, peer.urls)}))
     if not peer.pods:
         return {"to": _ANYWHERE, "ports": ports}
@@ -96,7 +96,7 @@ _DNS_BY_CILIUM = {
 
 
 def endpoint_urls(component: Component, values: Values) -> list[str]:
-    """The URLs that the service is given: those of its models and in its variables."""
+    """Return the URLs that the service is given: those of its models and in its variables."""
     own = values.workload(component.key).env.values()
     given = [*component.model_urls, *(text for text in own if text.startswith(("http://", "https://")))]
     return [values.model.url, *given] if values.model.url else given

@@ -135,7 +135,7 @@ OBJECT_KINDS = (
 
 
 def definitions() -> list[Manifest]:
-    """All definitions."""
+    """Return all definitions."""
     return [_definition(kind) for kind in OBJECT_KINDS]
 
 

@@ -66,7 +66,7 @@ def operator_manifests(values: Values, settings: str, namespaces: Sequence[str] 
 
 
 def digest_of(settings: str) -> str:
-    """A checksum that changes with the operator's values."""
+    """Return a checksum that changes with the operator's values."""
     return sha256(settings.encode()).hexdigest()[:16]
 
 

@@ -105,7 +105,7 @@ def moving(pod: dict[str, Any], seconds: int) -> dict[str, Any]:
 def plain_pod_spec(
     component: Component, values: Values, workload: Workload, more: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The PodSpec without what only a long-running service has: ports, probes, a time to drain."""
+    """Return the PodSpec without what only a long-running service has: ports, probes, a time to drain."""
     volumes, mounts = _volumes(component, values)
     spread = {
         "maxSkew": 1,
@@ -135,7 +135,7 @@ def plain_pod_spec(
 
 
 def confined_pod(account: str, **fields: Any) -> dict[str, Any]:
-    """A PodSpec as the Pod Security Standard `restricted` asks, without a token of the Kubernetes API."""
+    """Return a PodSpec as the Pod Security Standard `restricted` asks, without a token of the Kubernetes API."""
     return {
         "serviceAccountName": account,
         "automountServiceAccountToken": False,
@@ -150,7 +150,7 @@ def confined_pod(account: str, **fields: Any) -> dict[str, Any]:
 
 
 def confined_container(image: str, arguments: list[str], **fields: Any) -> dict[str, Any]:
-    """The service's container."""
+    """Return the service's container."""
     return {"name": "main", "image": image, "args": arguments, **fields, "securityContext": _CONFINED}
 
 
@@ -278,7 +278,7 @@ def _probe(path: str, **times: int) -> dict[str, Any]:
 
 
 def config_map(files: Files, metadata: dict[str, Any]) -> Manifest:
-    """The ConfigMap that holds the files. Raises SpecError when they are too large."""
+    """Return the ConfigMap that holds the files. Raises SpecError when they are too large."""
     size = sum(len(content) for content in files.contents.values())
     if size > MAX_BYTES:
         raise SpecError(
@@ -297,12 +297,12 @@ def config_map(files: Files, metadata: dict[str, Any]) -> Manifest:
 
 
 def items(files: Files) -> list[dict[str, str]]:
-    """Items of the volume, which map keys back to paths: a key cannot hold a slash."""
+    """Return the items of the volume, which map keys back to paths: a key cannot hold a slash."""
     return [{"key": _key(path), "path": path} for path in files.contents]
 
 
 def digest(files: Files) -> str:
-    """A checksum that changes with any name or content."""
+    """Return a checksum that changes with any name or content."""
     whole = sha256()
     for path, content in sorted(files.contents.items()):
         whole.update(f"{path}\0{len(content)}\0".encode() + content)

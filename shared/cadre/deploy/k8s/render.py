@@ -87,7 +87,7 @@ def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
 
 
 def _shared_files(components: Sequence[Component], values: Values) -> list[Manifest]:
-    """The files that several services read."""
+    """Return the files that several services read."""
     own = {component.id for component in components}
     shared = {p.files.name: p.files for p in components if p.files is not None and p.files.name not in own}
     return [config_map(files, metadata(values.namespace, name, "shared")) for name, files in shared.items()]
@@ -100,7 +100,7 @@ def _provision(components: Sequence[Component], values: Values) -> list[Manifest
 
 
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
-    """The manifests of a service: its Deployment first, then what that needs. Raises SpecError."""
+    """Return the manifests of a service: its Deployment first, then what that needs. Raises SpecError."""
     workload = values.workload(component.key)
     scale = _scale(component, values)
     _check(component, values, workload, scale)
@@ -144,7 +144,7 @@ def scaling(component: Component, values: Values) -> list[Manifest]:
 
 
 def provision(components: Sequence[Component], values: Values) -> list[Manifest]:
-    """The Job that creates streams and consumers before KEDA asks for their lag, and what it needs.
+    """Return the Job that creates streams and consumers before KEDA asks for their lag, and what it needs.
 
     A Job's template cannot be changed, so its name is derived from that.
     """
@@ -245,7 +245,8 @@ def _deployment(component: Component, values: Values, workload: Workload, scale:
 
 
 def scaled_object(component: Component, values: Values, scale: Scale) -> Manifest:
-    """The ScaledObject of a component, with one trigger per consumer and shard, or one for a revision of an agent.
+    """Return the ScaledObject of a component, with one trigger per consumer and shard, or one for a revision of an
+    agent.
 
     A consumer's lag counts messages that wait or are at work, so a busy service is not scaled down. A revision keeps
     one replica: without any it would get no new runs.

@@ -19,7 +19,7 @@ _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def structural(struct: type[msgspec.Struct], without: Sequence[str] = ()) -> Schema:
-    """The schema of a struct's fields, but for those in `without`; a struct within itself is left out."""
+    """Return the schema of a struct's fields, but for those in `without`; a struct within itself is left out."""
     shape = shapes.type_info(struct)
     assert isinstance(shape, shapes.StructType)
     return _of_struct(shape, without, (struct,))
@@ -38,7 +38,7 @@ def _of_struct(shape: shapes.StructType, without: Sequence[str], around: tuple[t
 
 
 def _of_type(shape: shapes.Type, around: tuple[type, ...]) -> Schema | None:
-    """The schema of a type; None where a struct would hold itself."""
+    """Return the schema of a type; None where a struct would hold itself."""
     match shape:
         case shapes.UnionType(types=types):
             return _of_union(types, around)

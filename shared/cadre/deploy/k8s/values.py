@@ -121,7 +121,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def urls(self) -> list[str]:
-        """The URL of each of its servers."""
+        """Return the URL of each of its servers."""
         return [self.url]
 
 
@@ -155,7 +155,7 @@ class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def urls(self) -> list[str]:
-        """The URL of each server."""
+        """Return the URL of each server."""
         return [one.strip() for one in self.url.split(",")]
 
 
@@ -259,7 +259,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def memory_service(self) -> MemoryService:
-        """The values of the memory service, in their long form."""
+        """Return the values of the memory service, in their long form."""
         return self.memory if isinstance(self.memory, MemoryService) else MemoryService(enabled=self.memory)
 
     @property
@@ -268,7 +268,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.memory_service.engine == "embedded"
 
     def workload(self, key: str) -> Workload:
-        """The values of a service, by its key. Raises SpecError."""
+        """Return the values of a service, by its key. Raises SpecError."""
         return _workload(key, _matching(self.workloads, key, _matching(_WORKLOADS, key, {})))
 
 
@@ -380,7 +380,7 @@ def _workload(key: str, settings: Mapping[str, Any]) -> Workload:
 
 
 def merged_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers as one: the later ones lie over the earlier ones, and what is null in them stays so."""
+    """Return the layers as one: the later ones lie over the earlier ones, and what is null in them stays so."""
     data: dict[str, Any] = {}
     for layer in layers:
         if isinstance(enabled := layer.get("memory"), bool):

@@ -110,7 +110,7 @@ class ProbedEndpoint:
         return ""
 
     async def models(self) -> list[dict[str, Any]]:
-        """The endpoint's list of models, with all that it says of each. Raises ProbeFailed."""
+        """Return the endpoint's list of models, with all that it says of each. Raises ProbeFailed."""
 
         async def listed() -> list[dict[str, Any]]:
             async with self._client.client_for_request() as client:
@@ -120,7 +120,7 @@ class ProbedEndpoint:
         return await self._within(listed(), {})
 
     async def dimensions(self, name: str) -> int:
-        """The length of the vector that this model makes of a text. Raises ProbeFailed."""
+        """Return the length of the vector that this model makes of a text. Raises ProbeFailed."""
 
         async def embedded() -> int:
             async with self._client.client_for_request() as client:

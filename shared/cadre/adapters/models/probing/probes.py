@@ -80,7 +80,7 @@ async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = No
 
 
 async def first_model(spec: ModelSpec, seconds: float) -> str:
-    """The name of the first model in the endpoint's list; "" where it has none."""
+    """Return the name of the first model in the endpoint's list; "" where it has none."""
     endpoint = ProbedEndpoint(spec, seconds)
     try:
         listed = await endpoint.models()
@@ -92,7 +92,7 @@ async def first_model(spec: ModelSpec, seconds: float) -> str:
 
 
 async def _verdict(name: str, question: Awaitable[Probe]) -> Probe:
-    """The probe, or what its failure says: a refusal is a no, anything else is not known."""
+    """Return the probe, or what its failure says: a refusal is a no, anything else is not known."""
     try:
         return await question
     except ProbeFailed as failure:
@@ -176,7 +176,8 @@ async def call_tool(endpoint: ProbedEndpoint, choice: str, *, stream: bool = Tru
 
 
 async def told_context(endpoint: ProbedEndpoint, name: str) -> int | None:
-    """The tokens that this model takes, by the endpoint's list; None where it does not tell. Raises ProbeFailed."""
+    """Return the tokens that this model takes, by the endpoint's list; None where it does not tell. Raises
+    ProbeFailed."""
     return next((listed_context(one) for one in await endpoint.models() if one.get("id") == name), None)
 
 
@@ -401,7 +402,7 @@ def _object(text: Any) -> dict[str, Any]:
 
 
 def _red_square(side: int = 64) -> bytes:
-    """A red picture as PNG."""
+    """Return a red picture as PNG."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -65,7 +65,7 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
         return "schema" if self.lacks(*_CAPABILITIES["tools"]) and self.can("json_schema") else "native"
 
     def section(self) -> dict[str, Any]:
-        """Keys of the model's file that follow from this."""
+        """Return the keys of the model's file that follow from this."""
         capabilities = [one for one, probes in _CAPABILITIES.items() if self.can(*probes)]
         found: dict[str, Any] = {"url": self.url, "name": self.model}
         if self.api != "chat":

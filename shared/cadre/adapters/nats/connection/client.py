@@ -196,7 +196,7 @@ def _header_name(text: str) -> str:
 
 
 def _header_lines(headers: Mapping[str, str]) -> bytes | None:
-    """The headers as they are sent; None for some that the original must mend or refuse."""
+    """Return the headers as they are sent; None for some that the original must mend or refuse."""
     text = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
     if text.count("\n") + text.count("\r") != 2 * len(headers) or not all(map(_is_token, headers)):
         return None

@@ -38,8 +38,8 @@ _returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
 
 
 def seconds_since_return(nc: Client) -> float:
-    """Seconds since this client found the server again, whichever others are back by now; infinite where the server
-    never was away."""
+    """Return the seconds since this client found the server again, even if other clients have not; infinite if the
+    server was never away."""
     return time.monotonic() - _returned.get(nc, -math.inf)
 
 
@@ -169,7 +169,7 @@ class _Connecting:
             self._follow()
 
     def _follow(self) -> None:
-        """Has the client try the server's new address, if it has one."""
+        """Have the client try the server's new address, if it has one."""
         if self._address is not None and not self._nc.is_closed and (url := self._address()) != self._url:
             self._url = url
             self._nc.set_server_pool(addresses(url))

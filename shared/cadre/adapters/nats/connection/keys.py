@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
     @property
     def public(self) -> str:
-        """The public half, by which the server knows the user."""
+        """Return the public half, by which the server knows the user."""
         return public_key(self.seed)
 
 
@@ -53,7 +53,7 @@ def new_key(user: str) -> Key:
 
 
 def public_key(seed: str) -> str:
-    """Derives the public key from a seed."""
+    """Derive the public key from a seed."""
     import nkeys
 
     key: bytes = nkeys.from_seed(bytearray(seed.encode())).public_key
@@ -79,7 +79,7 @@ def read_key(file: Path) -> Key:
 
 
 def key_in(text: str, where: str) -> Key:
-    """The key in the content of a file. Raises SettingError that names `where`, and says what to do."""
+    """Return the key in the content of a file. Raises SettingError that names `where`, and says what to do."""
     seed, user = _SEED.search(text), _USER.search(text)
     if seed is None:
         raise SettingError(f"{where} holds no key of a NATS user (a line that begins with SU): {_ADVICE}")
@@ -104,7 +104,8 @@ def options(nc: Client, settings: Settings) -> dict[str, Any]:
 
 
 def seed_now(nc: Client, settings: Settings) -> str | None:
-    """The seed in the connection's key file as that is now; None where it holds no key of the connection's user."""
+    """Return the seed in the connection's key file as that is now; None where it holds no key of the connection's
+    user."""
     try:
         key = read_key(Path(settings.nats_credentials))
     except SettingError as error:

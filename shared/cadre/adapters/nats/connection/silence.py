@@ -23,7 +23,7 @@ class Pulling(Protocol):
     def consumer(self) -> str: ...
 
     def silent_for(self) -> float:
-        """Seconds since its oldest open pull, or the last sign of life of any."""
+        """Return the seconds since its oldest open pull, or the last sign of life of any."""
         ...
 
 

@@ -171,7 +171,7 @@ class NatsQueuedCalls:
         ]
 
     async def _settled(self, stream: str, consumer: str) -> int:
-        """The sequence up to which the consumer's messages are settled; 0 where there is no such consumer."""
+        """Return the sequence up to which the consumer's messages are settled; 0 where there is no such consumer."""
         answer = await jetstream.api(self._nc, f"CONSUMER.INFO.{stream}.{consumer}")
         if (error := answer.get("error")) is None:
             return int(answer["ack_floor"]["stream_seq"])

@@ -144,7 +144,7 @@ class Queue:
 
     @property
     def consumer(self) -> str:
-        """The durable consumer's name."""
+        """Return the durable consumer's name."""
         return self._consumer
 
     def silent_for(self) -> float:
@@ -153,12 +153,12 @@ class Queue:
 
     @property
     def in_flight(self) -> int:
-        """Deliveries in hand."""
+        """Return the number of deliveries in hand."""
         return len(self._work)
 
     @property
     def redelivered(self) -> int:
-        """Messages that this process got and some process had got before."""
+        """Return the number of redelivered messages: this process got them after some process had got them before."""
         return self._work.redelivered
 
     async def start(self) -> None:
@@ -315,11 +315,11 @@ class Pulls:
 
     @property
     def promised(self) -> int:
-        """Messages that the server may still send."""
+        """Return the number of messages that the server may still send."""
         return sum(pull.left for pull in self._open.values())
 
     def open(self, messages: int) -> str:
-        """Notes a new pull; returns its token."""
+        """Note a new pull; return its token."""
         self._count += 1
         token = str(self._count)
         self._open[token] = _Pull(messages)
@@ -394,7 +394,7 @@ class Work:
         return len(self._tasks)
 
     def take(self, delivery: NatsDelivery, handler: Handler) -> None:
-        """Has the delivery handled. When the handler raises, the message is delivered again."""
+        """Have the delivery handled. When the handler raises, the message is delivered again."""
         if delivery.seq in self._tasks:
             # Our own sign of life came too late; the first handler is still at it and will ack for both.
             log.debug("%s delivered again while in work", delivery.subject)

@@ -266,7 +266,7 @@ def _lean(page: list[tuple[StoredMessage, bytes]], is_needed: Callable[[str], bo
 async def watch_deltas(
     nc: Client, topology: Topology, tree: str, on_delta: Callable[[Delta], None]
 ) -> Callable[[], None]:
-    """Calls `on_delta` with each piece of an answer written in the tree; returns the function that ends that."""
+    """Call `on_delta` with each piece of an answer written in the tree; return the function that ends that."""
 
     async def note(message: Msg) -> None:
         try:
@@ -332,7 +332,7 @@ async def journal_pages(
 
 
 async def _heads(nc: Client, stream: str, subject: str, after: int, at_least: int) -> dict[str, int]:
-    """The last sequence of each journal that has one behind `after`. Raises TooManySubjects, BusUnavailable."""
+    """Return the last sequence of each journal that has one behind `after`. Raises TooManySubjects, BusUnavailable."""
     found: dict[str, int] = {}
     async for _ in ReplicaTries(_REPLICA_SECONDS):
         last = await jetstream.batch(nc, stream, {"multi_last": [subject]})
@@ -377,7 +377,7 @@ async def _scanned(
 async def _page(
     nc: Client, stream: str, subject: str, after: int, end: int | None, entries: int
 ) -> list[StoredMessage]:
-    """The next entries up to `end`; a replica that has none of them may lag behind the one that knew the end."""
+    """Return the next entries up to `end`; a replica that has none of them may lag behind the one that knew the end."""
     query = {"seq": after + 1, "batch": entries, "next_by_subj": subject}
     async for _ in ReplicaTries(_REPLICA_SECONDS):
         page = await jetstream.batch(nc, stream, query)

@@ -152,7 +152,7 @@ class OrderedReader:
         return await jetstream.ask(self._nc, f"reading {self.stream}", what, body)
 
     def _is_newly_ahead(self) -> bool:
-        """A new leader may still be applying what another replica has served already."""
+        """Return whether a new leader may still be applying what another replica has served already."""
         if self._ahead_since is None:
             self._ahead_since = time.monotonic()
         return time.monotonic() < self._ahead_since + _LEADER_CATCHES_UP_SECONDS

@@ -89,7 +89,8 @@ class _Readers(ABC):
 
     @property
     def positions(self) -> list[int]:
-        """The sequences up to which each reader has read: those of the first shard, then of the next, and so on."""
+        """Return the sequences up to which each reader has read: those of the first shard, then of the next, and so
+        on."""
         return [reader.position for reader in self._readers]
 
     async def caught_up(self) -> None:
@@ -320,7 +321,7 @@ class LiveTail(_Readers):
 
     @contextmanager
     def listen(self, tree: str, listener: Listener) -> Iterator[None]:
-        """Calls `listener`, inside the context, with every entry of the tree that is written from now on; with some
+        """Call `listener`, inside the context, with every entry of the tree that is written from now on; with some
         of them twice."""
         listeners = self._listeners.setdefault(tree, set())
         listeners.add(listener)
@@ -420,7 +421,7 @@ class StreamState(NamedTuple):
 
 
 async def stream_states(nc: Client, topology: Topology, first: int = 0) -> list[StreamState]:
-    """The streams of all shards, from the `first` on. Raises BusUnavailable."""
+    """Return the streams of all shards, from the `first` on. Raises BusUnavailable."""
     found = []
     for shard in range(first, topology.shards):
         answer = await jetstream.ask(nc, "asking for the streams", f"STREAM.INFO.{topology.stream(shard)}")

@@ -157,7 +157,7 @@ async def append(
 async def schedule(
     nc: Client, subject: str, data: bytes, target: str, due: float, ttl: str | None = None
 ) -> int:
-    """Has the server publish the data to `target`, in the same stream, at `due` in Unix seconds; returns the sequence
+    """Have the server publish the data to `target`, in the same stream, at `due` in Unix seconds; return the sequence
     of what it keeps on `subject` until then.
 
     It takes the place of what `subject` held. With `ttl` what is published is removed after so long. Raises as
@@ -402,7 +402,7 @@ _PAGE = 128
 
 
 async def messages(nc: Client, stream: str, subject: str, after: int = 0) -> AsyncIterator[StoredMessage]:
-    """The messages on the subject (wildcards allowed) behind sequence `after`, as any replica has them. Raises
+    """Yield the messages on the subject (wildcards allowed) behind sequence `after`, as any replica has them. Raises
     BusUnavailable."""
     while page := await batch(nc, stream, {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}):
         for message in page:
@@ -431,7 +431,7 @@ async def newest(
 
 
 async def subjects(nc: Client, stream: str, wanted: str) -> list[str]:
-    """The subjects that match and hold messages, as the stream's leader has them. Raises BusUnavailable."""
+    """Return the subjects that match and hold messages, as the stream's leader has them. Raises BusUnavailable."""
     found: list[str] = []
     while True:
         query = {"subjects_filter": wanted, "offset": len(found)}
@@ -443,7 +443,7 @@ async def subjects(nc: Client, stream: str, wanted: str) -> list[str]:
 
 
 async def consumers(nc: Client, stream: str) -> list[dict[str, Any]]:
-    """All consumers of the stream, each as the JetStream API describes it, but those whose servers are away.
+    """Return all consumers of the stream, each as the JetStream API describes it, but those whose servers are away.
     Raises BusUnavailable."""
     found: list[dict[str, Any]] = []
     told = 0

@@ -144,7 +144,7 @@ def object_store_config(bucket: str, replicas: int) -> dict[str, Any]:
 
 
 async def provision(nc: Client, settings: Settings) -> Topology:
-    """Creates what is missing and returns the deployment's topology; a user that may not do so finds all of it.
+    """Create what is missing and return the deployment's topology; a user that may not do so finds all of it.
 
     The number of shards of an existing deployment wins over the setting. Raises StreamDrift naming each
     difference, SetupError when the server cannot do what is needed or something is missing, BusUnavailable.
@@ -209,7 +209,7 @@ async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
 
 
 def stream_names(topology: Topology) -> list[str]:
-    """Names of all streams of a deployment, the shards first."""
+    """Return the names of all streams of a deployment, the shards first."""
     return [config["name"] for config in _configs(topology, replicas=1)]
 
 
@@ -427,7 +427,7 @@ class RestoreMark(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command that goes back."""
+        """Return the command that goes back."""
         return f"cadre restore {shlex.quote(os.fspath(self.folder))} --replace"
 
 

@@ -202,7 +202,7 @@ class StoreWatch:
             told = trouble
 
     async def _look(self) -> tuple[str | None, Lack | None]:
-        """Looks at every stream; returns why this is not the store of the start, and which stream is full."""
+        """Look at every stream; return why this is not the store of the start, and which stream is full."""
         shards = {self._topology.stream(shard) for shard in range(self._topology.shards)}
         full: Lack | None = None
         for name in {**self._created, **dict.fromkeys(shards)}:
@@ -302,7 +302,7 @@ class StorageUsage(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The part of the limit that is used."""
+        """Return the part of the limit that is used."""
         return self.used / self.limit
 
 
