@@ -81,7 +81,7 @@ class RunIndexBuilding(RunIndexUnavailable):
 
 
 class ProviderUnavailable(RetryableError):
-    """The OpenID Connect provider does not answer, or not as it must: who asks cannot be found out."""
+    """The OpenID Connect provider does not answer, or not as it must: the caller cannot be identified."""
 
 
 class TerminalError(CadreError):

@@ -101,7 +101,7 @@ class Bus(Protocol):
         ...
 
     async def tell(self, tree: str, piece: Delta | StreamChunk) -> None:
-        """Send a piece of an answer to those who look on, or to the program that awaits it; it may be lost."""
+        """Send a piece of an answer to its watchers, or to the program that awaits it; it may be lost."""
         ...
 
 

@@ -388,7 +388,7 @@ def debugging() -> bool:
 
 
 def colourless() -> bool:
-    """Return whether output is to be without colours: `NO_COLOR` is set to anything (no-color.org)."""
+    """Return whether output has no colours: `NO_COLOR` is set to anything (no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 

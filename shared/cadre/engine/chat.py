@@ -374,7 +374,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
 
 
 def _observations(step: ActionStep, prompts: Prompts) -> list[str]:
-    """Return what came of each call that the model has asked for in its text."""
+    """Return the outcome of each call that the model has asked for in its text."""
     return [f"{call.name}: {observed(call, prompts)}" for call in step.asked]
 
 

@@ -41,7 +41,7 @@ class Revoke(msgspec.Struct, frozen=True):
     """The result that its executor finds in place of an empty effect."""
 
     def effect(self, agent: str) -> EffectResult:
-        """Return what settles the call of this agent before anybody has claimed it."""
+        """Return what settles the call of this agent before it is claimed."""
         result = self.result
         claim = EffectClaim(
             id=f"{result.call}:claim",

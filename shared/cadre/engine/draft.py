@@ -254,7 +254,7 @@ class Draft:
             question: its text.
             expires_at: Unix seconds; None: the question waits for ever.
             arguments: the subject of the question. `calls` in it (name and arguments of each) may be edited by the
-            decision.
+                decision.
         """
         run = self.run
         made = len(run.current.calls) if run.current is not None else 0
@@ -318,7 +318,7 @@ class Draft:
             step: the step that the answer belongs to, from 1.
             attempt: counts the calls for the same answer, from 1.
             postponed: the call that a summary makes room for.
-            fallback: the model to ask, 0 for the first; None: the one that is in turn.
+            fallback: the model to ask, 0 for the first; None: the next in turn.
             reason: why the model before is not asked again.
         """
         if self.is_over:

@@ -330,7 +330,7 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
 
 
 def _cut_short(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
-    """The step in work becomes one that later turns of the session read, with what came of its calls so far."""
+    """The step in work becomes one that later turns of the session read, with the outcomes of its calls so far."""
     step, run.current = run.current, None
     if step is None or not (step.content or step.calls):
         return

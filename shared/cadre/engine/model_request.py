@@ -27,7 +27,7 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     json_object: bool = False
     """The answer must be some JSON object, for endpoints that hold it to no schema."""
     max_tokens: int | None = None
-    """Of the answer, where it is to be shorter than the agent allows."""
+    """Of the answer, if it must be shorter than the agent allows."""
     native_tools: bool = True
     """True if the tools that the endpoint runs are offered too."""
     fallback: int = 0

@@ -85,7 +85,7 @@ def toolset_change(run: Run, arrival: Arrival) -> ev.ToolsetChanged | None:
 
 
 def offered_cards(presences: Iterable[Presence]) -> dict[str, ToolCard]:
-    """Every live tool's card by its name: of several replicas' cards the one that agents are offered."""
+    """Every live tool's card by its name: of several replicas' cards, the one offered to agents."""
     live = sorted(presences, key=presence_order)
     return {one.tool.name: one.tool for one in live if one.tool is not None}
 

@@ -137,7 +137,7 @@ class PlanningStep(msgspec.Struct, kw_only=True, tag="planning", omit_defaults=T
 
 
 class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True):
-    """A step that the model took, with its calls and what came of them."""
+    """A step that the model took, with its calls and their outcomes."""
 
     number: int
     content: str = ""

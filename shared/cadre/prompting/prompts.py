@@ -141,7 +141,7 @@ class Prompts:
         return self._render("planning.initial_plan", task=task, **self._offered(tools, members))
 
     def update_plan_pre(self, task: str) -> str:
-        """The message before the history when a plan is to be updated."""
+        """The message before the history when a plan must be updated."""
         return self._render("planning.update_plan_pre_messages", task=task)
 
     def update_plan_post(

@@ -41,7 +41,7 @@ class Subject:
     """Holds the message that the server delivers when a schedule is due."""
     DUE = "automation.due.schedule.{name}"
     DELIVERY = "automation.delivery.{notice}.{id}"
-    """Holds a webhook that is to be sent."""
+    """Holds a webhook to send."""
     RETRY = "automation.retry.{notice}.{id}"
     """Holds one that the server delivers again later."""
     AUTOMATION_TRIAL = "automation.trial.message.{seq}"
@@ -346,7 +346,7 @@ class Topology:
 
     @staticmethod
     def deliveries_consumer() -> str:
-        """The consumer of the webhooks that are to be sent."""
+        """The consumer of the webhooks to send."""
         return "deliveries"
 
     @property

@@ -27,7 +27,7 @@ class SchemaCheck:
         import jsonschema_rs
 
         self._schema = schema
-        # A schema may come from anybody: it must not make this process fetch anything.
+        # A schema may come from any source: it must not make this process fetch anything.
         self._validator = jsonschema_rs.validator_for(schema, offline=True)
         self._weight = _weight(schema, schema, {})
 

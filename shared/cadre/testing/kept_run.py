@@ -1,4 +1,4 @@
-"""A kept run as a case to be tried again: its task, what its tools answered, and what came of it."""
+"""A kept run as a case to try again: its task, its tools' answers, and its outcome."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -217,7 +217,7 @@ def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAns
 
 
 def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
-    """Return the outcome that the end of a run gives, which made so many calls."""
+    """Return the outcome that the end of a run gives, with its number of calls."""
     return RunOutcome(
         state=end.state,
         output=end.output,

@@ -93,7 +93,7 @@ class ToolContext(metaclass=Explaining):
         self.resumes = resumes
         """The point at which a call goes on that its tool has left unfinished."""
         self.cleanup = cleanup
-        """The run has ended: the tool is to leave things in order."""
+        """The run has ended: the tool must leave things in order."""
         self.cancelled = CancelSignal()
         self.thread: asyncio.Future[Any] | None = None
         """Done when the thread of a plain function ends; None before it begins. For the executor."""

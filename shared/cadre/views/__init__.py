@@ -1,1 +1,1 @@
-"""Tell what the entries of a tree of runs mean to those who look on: pure, the same entries always give the same."""
+"""Explain the entries of a tree of runs to people who watch: pure, the same entries always give the same."""

@@ -90,8 +90,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of a run: without the runs below it. Of a model: of its answer."""
     waits: Awaited | None = None
     brief: str = ""
-    """Of a run: its task. Of a call: its arguments as `(name=value, …)`, of a member its task. Of work: what is to be
-    done. Of a model: its answer. Of a note: what it says."""
+    """Of a run: its task. Of a call: its arguments as `(name=value, …)`, of a member its task. Of work: the task. Of a
+    model: its answer. Of a note: what it says."""
     result: str = ""
     error: str = ""
     """The error: `Type: message`, of a call only the message."""

@@ -55,8 +55,8 @@ def opened_calls(
     approved: bool,
     may_repeat: bool,
 ) -> list[Opened]:
-    """Return what becomes of each call. All share the budget that is left, so none is true yet as another one is made;
-    rules see the calls before each."""
+    """Return the outcome of opening each call. All share the budget that is left, so none is true yet as another one is
+    made; rules see the calls before each."""
     step, first = run.step, 0
     if run.current is not None:
         step, first = run.current.number, len(run.current.calls)

@@ -92,9 +92,7 @@ def _corrected(run: Run, space: int) -> int:
 
 
 def may_have_room(run: Run) -> bool:
-    """Return whether instructions and tools leave room for more, as far as anybody can tell before the model has
-    counted.
-    """
+    """Return whether instructions and tools leave room for more, as far as is known before the model has counted."""
     unknown = run.counted is None and not run.overflows
     return run.fixed_tokens <= limit(run) * (_TIMES_TOO_HIGH if unknown else 1)
 

@@ -217,7 +217,7 @@ class CodeKind(Stepwise):
             written=f"Code that was run:\n```python\n{own.code}\n```",
             seen=own.observation,
             nothing="Observation:\n(nothing was printed)",
-            # Code that was cut off has printed nothing that anybody knows.
+            # The output of code that was cut off is unknown.
             with_calls=own.observation is None,
         )
 

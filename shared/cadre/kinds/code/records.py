@@ -34,7 +34,7 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
 
 
 class ProcessYielded(JournalEvent, frozen=True):
-    """The code in a process waits for calls. What becomes of each follows, as for any call that a model asks for."""
+    """The code in a process waits for calls. The outcome of each follows, as for any call that a model asks for."""
 
     block: str
     exchange: int
@@ -141,7 +141,7 @@ class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
 
 
 class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
-    """The block of an action step, and what came of it."""
+    """The block of an action step, and its outcome."""
 
     code: str
     """As the model wrote it."""

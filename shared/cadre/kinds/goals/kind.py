@@ -145,7 +145,7 @@ def _thought(step: int, answer: Iteration) -> GoalThought:
 
 
 def _question(steps: Sequence[Step]) -> str | None:
-    """Return what is to be thought through behind the steps; None where nothing is."""
+    """Return the question to think through after the steps, or None."""
     last = last_action(steps)
     return thinking_question(last) if last is not None and last.own is None else None
 

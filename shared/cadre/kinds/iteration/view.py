@@ -39,7 +39,7 @@ def step_messages(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
 
 
 def thought_messages(thought: str, prompts: Prompts) -> list[ChatMessage]:
-    """Return what came of `think`, behind the answer that called it."""
+    """Return the outcome of `think`, after the answer that called it."""
     return [user(_result(THINK, thought, prompts))]
 
 
@@ -108,7 +108,7 @@ class Iteration(NamedTuple):
 
     @property
     def question(self) -> str:
-        """Return what is to be thought about."""
+        """Return the question to think about."""
         return as_text(self.arguments.get("task_description") or next(iter(self.arguments.values()), ""))
 
     @property
@@ -183,7 +183,7 @@ def last_action(steps: Sequence[Step]) -> ActionStep | None:
 
 
 def thinking_question(step: ActionStep | None) -> str | None:
-    """Return what is to be thought through behind the step; None where nothing is."""
+    """Return the question to think through after the step, or None."""
     if step is None or step.calls or step.error is not None:
         return None
     try:

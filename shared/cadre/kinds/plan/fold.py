@@ -119,8 +119,8 @@ def changed(items: list[PlanItem], step: int, **fields: Any) -> list[PlanItem]:
 
 
 def with_plan(items: list[PlanItem], made: PlanMade) -> list[PlanItem]:
-    """The items with the steps that are to be done from now on. When a new plan is made, an item that has failed is
-    tried again if its number is used again; otherwise it is replaced."""
+    """Return the items with the steps to do from now on. When a new plan is made, an item that has failed is tried
+    again if its number is used again; otherwise it is replaced."""
     again = {step.step for step in made.steps}
     kept = [one for one in items if one.state != "pending" and one.step not in again]
     if made.origin == "replan":

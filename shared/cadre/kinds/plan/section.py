@@ -44,7 +44,7 @@ class PlanStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     action: str = EXECUTE
     """`execute`, or the name of a tool or a team member."""
     task: str = ""
-    """A template: what is to be done."""
+    """A template for the work to do."""
     args: dict[str, Any] = {}
     """Templates: the arguments of the tool, or the additional ones of the member."""
     details: str = ""

@@ -23,7 +23,7 @@ class ProgramSection(FunctionSpec, frozen=True, kw_only=True, tag=KIND, omit_def
 
 
 class ProgramStarted(JournalEvent, frozen=True, tag="program.started"):
-    """A program host owes what becomes of the program."""
+    """A program host owes the outcome of the program."""
 
     program: str
 
@@ -58,7 +58,7 @@ class ProgramState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     """The exchanges of a run with its program."""
 
     exchanges: list[CodeExchange] = []
-    """Requests that were made together, and what came of them."""
+    """Requests that were made together, and their outcomes."""
     asked: list[CodeRequest] = []
     """The requests that the program waits for, in their order."""
     clock: list[float] = []

@@ -222,7 +222,7 @@ def _is_question(run: Run, call: str) -> bool:
 
 
 def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:
-    """Return what the model reads of a person's word, next to what came of the calls."""
+    """Return what the model reads of a person's word, next to the outcomes of the calls."""
     if event.verdict in ("rejected", "expired"):
         return ""
     said = f" They said: {event.feedback}" if event.feedback else ""

@@ -127,7 +127,7 @@ def proposed_lines(calls: Sequence[ProposedCall], output: Any) -> list[str]:
 
 
 class SolutionProposed(JournalEvent, frozen=True, tag="solution.proposed"):
-    """A solution, before anything of it is run. Implicit calls have their outcome, what becomes of others follows."""
+    """A solution, before anything of it is run. Implicit calls have their outcome; the outcomes of others follow."""
 
     step: int
     calls: list[ProposedCall]

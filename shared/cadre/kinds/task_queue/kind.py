@@ -213,7 +213,7 @@ def _section(run: Run) -> TaskQueueSpec:
 
 
 def _question(steps: Sequence[Step], state: QueueState) -> str | None:
-    """Return what is to be thought through behind the steps; None where nothing is."""
+    """Return the question to think through after the steps, or None."""
     last = last_action(steps)
     own = last.own if last is not None else None
     is_analysis = isinstance(own, QueueStep) and own.stage == "analyse" and not own.events

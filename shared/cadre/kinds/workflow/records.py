@@ -100,7 +100,7 @@ class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=Tru
     changed."""
 
     step: str = ""
-    """The step in work, or the one that is to be tried again."""
+    """The step in work, or the next to retry."""
     attempt: int = 0
     started_at: float = 0.0
     """The time at which its first attempt began (Unix seconds)."""
