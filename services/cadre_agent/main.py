@@ -15,7 +15,7 @@ from cadre.settings import read_settings
 @click.option("--port", type=int, help="Port of the health endpoints; 0 takes a free one.")
 @click.option("--nats-url", help="The NATS server (CADRE_NATS_URL).")
 def command(files: tuple[Path, ...], host: str | None, port: int | None, nats_url: str | None) -> None:
-    """Serve the agent that a YAML FILE describes, until told to stop; of several files all agents in one process."""
+    """Serve the agent that a YAML FILE describes, until stopped; several files make one process with all agents."""
     from cadre.service.agent import serve  # the weight of a service is not the command line's
 
     try:

@@ -58,8 +58,8 @@ def command(
         folder = read_tenants_folder(tenants, asked=auth is not None or insecure)
         if folder is not None and "synadia" in read_doors():
             raise SettingError(
-                "CADRE_DOORS names synadia, which a gateway of tenants cannot open: a tenant that is to be on NATS"
-                " gets a gateway of its own"
+                "CADRE_DOORS names synadia, which a gateway of tenants cannot open: give a tenant that is to be on NATS"
+                " its own gateway"
             )
         if folder is not None:
             sys.exit(run_serving(Called("gateway"), settings, partial(_tenants, folder, bodies)))
@@ -71,7 +71,7 @@ def command(
             oidc.read_grants()
         if not access.auth and not is_loopback(settings.host):
             raise SettingError(
-                f"CADRE_HOST={settings.host} can be reached from elsewhere, and nobody would be asked who they are:"
+                f"CADRE_HOST={settings.host} can be reached from elsewhere, and would not authenticate callers:"
                 " start it with --auth (CADRE_AUTH=keys) and an administrator's key in CADRE_ADMIN_KEY, or with"
                 " --insecure (CADRE_AUTH=off) where only trusted machines reach it (docs/access.md)"
             )

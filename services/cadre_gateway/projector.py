@@ -193,7 +193,7 @@ class IndexRebuilder:
             raise RunIndexUnavailable(str(self.index.failure))
         if self.index.progress is not None or (self._task is not None and not self._task.done()):
             raise Problem(
-                409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
+                409, "rebuilding", "the index is being rebuilt already: GET /v1/index shows the progress"
             )
         self._last = IndexRebuild(state="running", started_at=self.clock.now())
         self._task = asyncio.create_task(self._run(self._last), name="rebuild")
@@ -211,10 +211,10 @@ class IndexRebuilder:
             fresh = await self.index.beside()
             await self._fill(fresh)
             told.state = "done"
-            log.info("the index was made anew from the journals")
+            log.info("the index was rebuilt from the journals")
         except (CadreError, OSError) as error:
             told.state, told.error = "failed", str(error)
-            log.error("the index could not be made anew: %s", error)
+            log.error("the index could not be rebuilt: %s", error)
         finally:
             told.ended_at = self.clock.now()
             if told.state == "running":

@@ -298,7 +298,7 @@ class Tenants:
             await send_problem(send, 503, "starting", f"the tenants in {self._folder.name} are not read yet")
             return
         host = Headers(scope=scope).get("host", "")
-        await send_problem(send, 421, "unknown-host", f"nobody is served here by the name {host!r}")
+        await send_problem(send, 421, "unknown-host", f"no tenant here has the name {host!r}")
 
     async def drain(self) -> bool:
         """End the work of all tenants."""

@@ -198,7 +198,7 @@ def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRo
 def _warn_of_strangers(access: AccessSettings, host: str) -> None:
     if not access.ways() and not is_loopback(host):
         log.warning(
-            "the gateway listens on %s and asks nobody who they are: whoever reaches it may start, read and erase runs;"
+            "the gateway listens on %s without authentication: anyone who reaches it may start, read and erase runs;"
             " let only trusted machines reach it, or put a proxy that asks in front (docs/security.md)",
             host,
         )

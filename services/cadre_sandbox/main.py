@@ -40,7 +40,7 @@ from cadre_sandbox.interpreters.contract import TIERS
 def command(port: int | None, check: bool, imports: str, **options: object) -> None:
     """Run the Python that agents of kind `code` write.
 
-    Each run's code is locked in by itself. A second process with the same pool shares the load."""
+    Each run's code has its own jail. A second process with the same pool shares the load."""
     check_extras("sandbox", ["sandbox"])
     try:
         settings = read_settings(port=port)

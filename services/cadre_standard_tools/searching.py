@@ -95,7 +95,7 @@ class Searxng:
         except httpx2.HTTPError as error:
             raise SearchUnavailable(f"the search server does not answer ({type(error).__name__})") from error
         if response.status_code == 403:
-            raise SearchUnavailable("the search server refuses: whoever runs it must allow the format json")
+            raise SearchUnavailable("the search server refuses: its operator must allow the format json")
         if response.status_code != 200:
             raise SearchUnavailable(f"the search server answers {response.status_code}: try again later")
         try:
@@ -164,7 +164,7 @@ class FolderSearch:
     def _documents(self) -> list[_IndexedFile]:
         if not self._folder.is_dir():
             raise SearchUnavailable(
-                f"there is no folder {str(self._folder)!r} to search: whoever runs this tool sets CADRE_SEARCH"
+                f"there is no folder {str(self._folder)!r} to search: the operator of this tool sets CADRE_SEARCH"
             )
         found: dict[Path, tuple[tuple[int, int], _IndexedFile]] = {}
         for path in self._files():

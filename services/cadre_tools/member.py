@@ -60,7 +60,7 @@ def command(
     port: int | None,
     **about: Any,
 ) -> None:
-    """Serve an agent of another make as a member of teams, until told to stop: a function of any framework, as
+    """Serve an agent of another make as a member of teams, until stopped: a function of any framework, as
     FILE.py:NAME; the agent that a YAML FILE describes (kind: RemoteAgent, or kind: program); the COMMAND of --acp; or
     the agent on NATS of --synadia. A function survives the death of its process; a COMMAND works in its workspace, and
     asks people before it does what needs a permission."""

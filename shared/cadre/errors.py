@@ -215,7 +215,7 @@ class NotPermitted(SetupError):
     def __init__(self, subject: str, what: Literal["publish", "subscribe"] = "publish") -> None:
         super().__init__(
             f"the NATS user of this process may not {what} to {subject}: give it the key of its own service"
-            " (CADRE_NATS_CREDENTIALS), or run `cadre auth init` anew and have the server read it"
+            " (CADRE_NATS_CREDENTIALS), or run `cadre auth init` again and have the server read it"
         )
         self.subject = subject
 

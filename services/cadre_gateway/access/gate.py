@@ -334,7 +334,7 @@ class RateLimits:
 
     def check_stranger(self, source: str) -> None:
         """Count a request with an invalid key. Raises a 429 problem after too many of them from that address."""
-        self._take(f"wrong {source}", 1 / _WRONG_SECONDS, MAX_WRONG_KEYS, "tries with keys that are none")
+        self._take(f"wrong {source}", 1 / _WRONG_SECONDS, MAX_WRONG_KEYS, "attempts with unknown keys")
 
     def _take(self, name: str, rate: float, most: float, what: str) -> None:
         now = self._clock()

@@ -71,9 +71,9 @@ class ConsoleSignIn:
         ProviderUnavailable, other RetryableErrors, and a 401 or 403 problem."""
         secret, _, path = cookie.partition(".")
         if not secret or not hmac.compare_digest(answer.state.encode(), _derive(secret, "state").encode()):
-            raise unauthorized("this browser has not begun this sign-in, or too long ago: begin anew")
+            raise unauthorized("this browser has not begun this sign-in, or too long ago: sign in again")
         if answer.error or not answer.code:
-            raise unauthorized(f"the provider has signed nobody in: {_shown(answer.error)}")
+            raise unauthorized(f"the provider has refused the sign-in: {_shown(answer.error)}")
         metadata = await self.tokens.keys.metadata()
         try:
             given = await self.provider.tokens(
@@ -84,7 +84,7 @@ class ConsoleSignIn:
                 code_verifier=_derive(secret, "verifier"),
             )
         except TokenRefused as error:
-            raise unauthorized("the provider does not take its code any more: begin anew") from error
+            raise unauthorized("the provider does not take its code any more: sign in again") from error
         client = self.settings.client_id
         claims = await self.tokens.claims(given.id_token, client)
         # Another party that the token is for as well may have asked for it, and passed it on.

@@ -234,7 +234,7 @@ class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
             try:
                 await self.states.write(spec.name, BudgetState(spec=spec, told=kept + told), fence)
             except Fenced:
-                log.debug("another gateway told of budget %s", spec.name)
+                log.debug("another gateway reported budget %s", spec.name)
 
 
 def _view(meter: BudgetMeter) -> BudgetView:

@@ -281,7 +281,7 @@ class NoticeQueues:
             await delivery.nak(_AGAIN_SECONDS)
             return
         except (UnreadableMessage, BlobMissing) as error:
-            log.warning("entry %d on %s tells nobody: %s", delivery.seq, delivery.subject, error)
+            log.warning("entry %d on %s notifies no one: %s", delivery.seq, delivery.subject, error)
             await delivery.ack()
             return
         if not delivery.imported:

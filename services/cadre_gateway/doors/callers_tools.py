@@ -74,8 +74,8 @@ def _name_of(described: Any) -> str:
 def _tool_of(described: dict[str, Any], where: str) -> ToolCard:
     if described.get("type") != "function":
         raise invalid(
-            f"a tool of type {described.get('type')!r} cannot be used: the agent has tools of its own, and"
-            f" functions of yours are offered to it",
+            f"a tool of type {described.get('type')!r} cannot be used: the agent has its own tools, and"
+            f" your functions are offered to it",
             field=where,
         )
     function = described.get("function", described)

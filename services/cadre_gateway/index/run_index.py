@@ -435,7 +435,7 @@ class Completeness:
         if (progress := self.progress(positions)) is not None:
             raise RunIndexBuilding(
                 f"this gateway reads the journals still: its index has {progress}; runs begin, go on and are shown by"
-                " their ids meanwhile; try again (GET /v1/index tells how far it is)"
+                " their ids meanwhile; try again (GET /v1/index shows its progress)"
             )
 
 

@@ -293,7 +293,7 @@ def checked_submission(found: Submission) -> Submission:
     if found.user is not None and not (
         0 < len(found.user.strip()) <= _MAX_NAME_CHARS and found.user.isprintable()
     ):
-        raise invalid(f"user is told in 1 to {_MAX_NAME_CHARS} printable characters, or left out")
+        raise invalid(f"user takes 1 to {_MAX_NAME_CHARS} printable characters, or left out")
     return found
 
 
@@ -336,9 +336,7 @@ def ruling(data: bytes, user: str | None) -> Ruling:
         raise invalid('know comes with `"verdict": "approved"` or `"corrected"`; leave it out')
     by = (user or found.by).strip()
     if len(by) > _MAX_NAME_CHARS or not by.isprintable():
-        raise invalid(
-            f"who decides (Cadre-User, by) is told in at most {_MAX_NAME_CHARS} printable characters"
-        )
+        raise invalid(f"who decides (Cadre-User, by) takes at most {_MAX_NAME_CHARS} printable characters")
     return Ruling(
         verdict="corrected" if found.edits else verdict,
         feedback=found.feedback,

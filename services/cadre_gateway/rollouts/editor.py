@@ -181,7 +181,7 @@ def _stale(rollout: Rollout) -> Problem:
         409,
         "stale-version",
         f"somebody has changed the rollout of {rollout.agent} meanwhile (version {rollout.version}: {shares}): look at"
-        " it, then decide anew",
+        " it, then decide again",
         version=rollout.version,
     )
 

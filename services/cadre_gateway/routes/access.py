@@ -96,7 +96,7 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
         async with answer_deadline():
             caller = await access.identify(request.headers, request.client.host if request.client else "")
         if caller is None:
-            raise unauthorized("nobody is signed in: POST /v1/session with `Authorization: Bearer KEY`")
+            raise unauthorized("no one is signed in: POST /v1/session with `Authorization: Bearer KEY`")
         return caller
 
     @routes.get("/session", summary="Who asks", responses=openapi.answers(Identity))

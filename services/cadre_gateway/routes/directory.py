@@ -267,7 +267,7 @@ def index_router(rebuilder: IndexRebuilder) -> APIRouter:
 
     @routes.post(
         "/rebuild",
-        summary="Make the index anew from the journals",
+        summary="Rebuild the index from the journals",
         status_code=202,
         responses=openapi.answers(IndexRebuild, 202),
     )

@@ -215,7 +215,7 @@ def _awaited(text: str) -> str:
     if text not in ("approval", "model", "time") and not text.startswith("signal "):
         raise problems.invalid(
             f"query.waiting_for: {text!r}: write approval, model, time or signal NAME;"
-            " whoever else a run waits for stands in its own account alone"
+            " the run itself names any other reason"
         )
     return text
 

@@ -62,7 +62,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
             return json_answer(await sent_request(lookup, blobs, run, step, purpose, attempt))
 
     @routes.get(
-        "/{run}/replay", summary="Decide a run's journal anew", responses=openapi.answers(ReplayAnswer)
+        "/{run}/replay", summary="Decide a run's journal again", responses=openapi.answers(ReplayAnswer)
     )
     async def get_replay(run: str, run_only: bool = False) -> Response:
         """Covers all runs below it too, unless `run_only`. Nothing is sent, and no run is changed."""
@@ -264,7 +264,7 @@ async def sent_request(
             404,
             "unknown-model-call",
             f"run {run} has asked its model nothing{wanted and f' for {wanted}'} in step {step}:"
-            " GET /v1/runs/{run}/events tells its model calls (model.called)",
+            " GET /v1/runs/{run}/events has its model calls (model.called)",
         )
     return search.answer(run)
 

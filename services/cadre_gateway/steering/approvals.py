@@ -218,7 +218,7 @@ class ApprovalDecisions:
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ruled.at))
         if ruled.verdict == "expired":
             raise Problem(
-                410, "approval-expired", f"nobody decided on call {call} in time: it expired at {at}"
+                410, "approval-expired", f"no one decided on call {call} in time: it expired at {at}"
             )
         if not _says_the_same(ruled, request, wanted):
             raise Problem(409, "already-decided", f"call {call} was {ruled.verdict} by {ruled.by} at {at}")

@@ -157,7 +157,7 @@ class _Checker:
             raise BadRunFile(f"the journal of run {header.tree} itself is missing")
         for run, journal in self._journals.items():
             if not journal.has_ended:
-                raise BadRunFile(f"run {run} has not ended: nobody would go on with it here")
+                raise BadRunFile(f"run {run} has not ended: no service would continue it here")
         self._chain.check_members()
         return Manifest(header, len(self._journals), self._chain.broken)
 

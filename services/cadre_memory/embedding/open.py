@@ -76,7 +76,7 @@ class EndpointEmbedder:
             if len(vector) != self.fingerprint.dim:
                 raise ModelUnavailable(
                     f"{self._endpoint.shown} answers {len(vector)} dimensions, and had"
-                    f" {self.fingerprint.dim} before: if its model was changed, start the service anew"
+                    f" {self.fingerprint.dim} before: if its model was changed, restart the service"
                 )
         return vectors
 

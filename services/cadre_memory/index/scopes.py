@@ -47,7 +47,7 @@ def caller_of(call: ToolCall, address: Address) -> Caller:
     if call.agent != sender:
         raise UnreadableMessage(f"{sender!r} calls in the name of {call.agent!r}")
     if tree_of(call.run) != tree or parent_of(call.id) != call.run:
-        raise UnreadableMessage(f"call {call.id!r} is none of run {call.run!r} in tree {tree!r}")
+        raise UnreadableMessage(f"call {call.id!r} does not belong to run {call.run!r} in tree {tree!r}")
     return Caller(
         agent=sender,
         tree=tree,

@@ -66,7 +66,7 @@ class Reembedder:
 
     async def _move(self) -> None:
         if await self._index.live() != self._index.own:
-            self.problem = "memories are being embedded anew for another model"
+            self.problem = "memories are being embedded again for another model"
         # Vectors are dear: where this process has none, those that others made are left where they are.
         await migrate(
             self._index,

@@ -96,7 +96,7 @@ class Sandbox:
                 return
         await self.close()
         raise SandboxError(
-            f"code is refused: no isolation of tier {self._tiers[-1]} is to be had here ({'; '.join(lacks)})"
+            f"code is refused: no isolation of tier {self._tiers[-1]} is available here ({'; '.join(lacks)})"
         )
 
     async def open(self) -> InterpreterSession:

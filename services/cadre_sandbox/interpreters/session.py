@@ -238,7 +238,7 @@ class InterpreterSession:
     async def _next(self) -> Frame:
         frame = await self._process.receive()
         if frame.header.get("n") != self._number:
-            raise BrokenFrame("an answer that nobody asked for")
+            raise BrokenFrame("an answer without a request")
         return frame
 
     async def _look(self, left: float) -> None:

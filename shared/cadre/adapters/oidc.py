@@ -80,7 +80,7 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not self.grants:
             raise SettingError(
-                "CADRE_OIDC_GRANTS is not set, so nobody could do anything: name a YAML file with lines like"
+                "CADRE_OIDC_GRANTS is not set, so no one could do anything: name a YAML file with lines like"
                 f" {_EXAMPLE}, or write the same as JSON"
             )
         if "openid" not in self.scopes.split():

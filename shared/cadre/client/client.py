@@ -112,7 +112,7 @@ HINTS = {
     "get_run_state": "get_run(id).state",
     "get_workflow_handle": "attach(id)",
     "headers": "api_key is the only header that it needs",
-    "http_client": "it has connections of its own",
+    "http_client": "it has its own connections",
     "invoke": "run(agent, task)",
     "kickoff": "run(agent, task)",
     "list_runs": "runs()",

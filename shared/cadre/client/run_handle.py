@@ -42,7 +42,7 @@ _PAUSE_SECONDS = 0.1
 
 
 RUN_HINTS = {
-    "output": "result() waits for it; detail().output is that of now",
+    "output": "result() waits for it; detail().output is the current one",
     "events": "stream()",
     "usage": "detail().usage",
     "cost": "detail().usage.cost",

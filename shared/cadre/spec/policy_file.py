@@ -116,7 +116,7 @@ def _check_rule(rule: PolicyRule, where: str) -> None:
     if bool(rule.hold) == bool(rule.deny):
         raise SpecError(f"{where}: give either hold or deny, with a condition")
     if rule.deny and (rule.by or rule.within is not None):
-        raise SpecError(f"{where}: by and within are for hold: nobody decides about a call that is denied")
+        raise SpecError(f"{where}: by and within are for hold; a denied call needs no decision")
     if rule.within is not None and rule.within < 1:
         raise SpecError(f"{where}: within must be at least 1 s")
     try:

@@ -58,7 +58,7 @@ def judge_spec() -> AgentSpec:
                 "why": {"type": "string", "description": "One sentence: what makes the difference."},
                 "verdict": {
                     "enum": ["better", "same", "worse"],
-                    "description": "The second answer beside the first.",
+                    "description": "The second answer next to the first.",
                 },
             },
             "required": ["why", "verdict"],
@@ -244,7 +244,7 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun, acts: RepeatedAct
             to, one = signal
             await to.signal(one.name, one.payload)
         elif (left := team.next_in()) is None:
-            raise TeamRunWaits(f"the run is {run.run.phase.value}, and nobody is there to go on with it")
+            raise TeamRunWaits(f"the run is {run.run.phase.value}, and no process is there to continue it")
         elif left > LONGEST_WAIT_SECONDS:
             await team.skip_to_next()
         else:

@@ -130,7 +130,7 @@ class InMemoryDeployment:
         programs = [name for name, spec in self.agents.items() if facts_of(spec).serves_pools]
         if programs:
             raise SetupError(
-                f"{programs[0]} is a program, which runs in processes of its own: try it with `cadre up`, or call its"
+                f"{programs[0]} is a program, which runs in its own processes: try it with `cadre up`, or call its"
                 " function with a client of the scripted model"
             )
         pools = {pool for spec in self.agents.values() for pool in facts_of(spec).pools}

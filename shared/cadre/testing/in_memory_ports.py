@@ -194,7 +194,7 @@ class InMemoryBus:
             subject = topology.code(message.pool, message.tree, message.run)
         else:
             receiver = message.agent if isinstance(message, Task) else to
-            assert receiver is not None, f"nobody to send {message.id} to"
+            assert receiver is not None, f"no recipient for {message.id} to"
             subject = topology.inbox(receiver, sender, message.tree, message.run)
         data, stream, id_ = encode(message), self._reach.stream(message.tree), message.id
         seq = await self._reach.wire.ask(

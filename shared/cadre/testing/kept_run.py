@@ -29,7 +29,7 @@ policy says so."""
 
 
 _RECALL = ToolCard(
-    name=RECALL, description="Tells of earlier work.", input_schema={"type": "object"}, read_only=True
+    name=RECALL, description="Recalls earlier work.", input_schema={"type": "object"}, read_only=True
 )
 
 

@@ -79,7 +79,7 @@ class SimulatedRun:
         events = decide(self.run, arrival, cause)
         self._journal.append(encode(entry_of(self.run, arrival, events, cause)))
         kept: Entry = decode(self._journal[-1], Entry)
-        assert transition(before, arrival_of(before, kept)) == events, "the entry tells what arrived"
+        assert transition(before, arrival_of(before, kept)) == events, "the entry says what arrived"
         apply_entry(before, kept)
         assert before == self.run, "the journal folds into the state in which it was decided"
         return events

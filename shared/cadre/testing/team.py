@@ -295,7 +295,7 @@ class Team(TeamWorld):
                 if Path(str(module.__file__)).resolve() == path:
                     self._paths.remove(path)
                     warnings.warn(
-                        f"the tools of {path} are loaded a second time, beside module {name}: what a test patches in"
+                        f"the tools of {path} are loaded a second time, next to module {name}: what a test patches in"
                         f" {name} they do not see; give the module itself: Team(…, [{name}])",
                         stacklevel=4,
                     )

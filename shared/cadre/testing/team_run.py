@@ -305,7 +305,7 @@ class TeamRun(metaclass=Explaining):
         if self._team.next_in() is None:
             run = self.run
             raise TeamRunWaits(
-                f"run {self.id} is {run.phase.value} and waits for what nobody sends:"
+                f"run {self.id} is {run.phase.value} and waits for what no one sends:"
                 f" {', '.join(call.name for call in run.open_calls()) or 'see its events'}"
             )
 

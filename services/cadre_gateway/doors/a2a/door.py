@@ -316,7 +316,7 @@ def add_http_json_routes(routes: APIRouter, tasks: AgentTasks) -> None:
 
     pushes = f"{AGENT}/tasks/{{run}}/pushNotificationConfigs"
 
-    @routes.post(pushes, summary="Have an address told how a task goes")
+    @routes.post(pushes, summary="Send news of a task to an address")
     async def post_push(agent: str, run: str, request: Request) -> Response:
         return await answer(agent, "CreateTaskPushNotificationConfig", None, request, taskId=run)
 
@@ -328,7 +328,7 @@ def add_http_json_routes(routes: APIRouter, tasks: AgentTasks) -> None:
     async def get_push(agent: str, run: str, push: str, request: Request) -> Response:
         return await answer(agent, "GetTaskPushNotificationConfig", {"taskId": run, "id": push}, request)
 
-    @routes.delete(f"{pushes}/{{push}}", summary="Have an address told no more")
+    @routes.delete(f"{pushes}/{{push}}", summary="Stop sending news of a task")
     async def delete_push(agent: str, run: str, push: str, request: Request) -> Response:
         return await answer(agent, "DeleteTaskPushNotificationConfig", {"taskId": run, "id": push}, request)
 

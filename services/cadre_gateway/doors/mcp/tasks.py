@@ -274,5 +274,5 @@ def _task_ids(asked: SubscriptionsListenRequestParams) -> list[str]:
     if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
         raise MCPError(INVALID_PARAMS, "notifications.taskIds is a list of ids of tasks")
     if len(told) > _MOST_TASKS:
-        raise MCPError(INVALID_PARAMS, f"one stream tells of {_MOST_TASKS} tasks at most: open another one")
+        raise MCPError(INVALID_PARAMS, f"one stream reports {_MOST_TASKS} tasks at most: open another one")
     return list(dict.fromkeys(told))

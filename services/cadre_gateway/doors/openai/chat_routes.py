@@ -382,7 +382,7 @@ class ChatAnswer:
             f"**{_what(held)}**\n{held.request.reason} (call `{call}`)".replace("\n ", " ")
             for call, held in asked.items()
         ]
-        how = "Answer `approve`, or `reject` and why; anything else is told to the team instead."
+        how = "Answer `approve`, or `reject` and why; any other text goes to the team."
         if all(held.request.name == "ask_user" for held in asked.values()):
             how = "Your next message is the answer."
         where = f"Or decide at {self._base_url}/#/approvals (run {self._progress.run})."

@@ -362,7 +362,7 @@ def answer_changed(place: Place) -> Problem:
     return Problem(
         500,
         "answer-changed",
-        "what was told so far is no part of the answer: that call of the model came to nothing, and run"
+        "the text sent so far is not part of the answer: that model call failed, and run"
         f" {place.run} has answered otherwise; the whole answer: GET /v1/responses/{response_id(place)}",
     )
 

@@ -157,7 +157,7 @@ def submission_of(agent: str, envelope: Envelope) -> Submission:
         if kind.startswith("image/"):
             images.append(url)
         elif not name or name in found:
-            raise invalid(f"attachments: {attachment.filename!r}: give each file a name of its own")
+            raise invalid(f"attachments: {attachment.filename!r}: give each file its own name")
         else:
             found[name] = url
     session = envelope.extras.get("session")

@@ -286,7 +286,7 @@ class _AnswerStream:
             raise Problem(
                 409,
                 "busy",
-                f"nobody has answered; run {self._turn.place.run} waits on: `cadre approve {call}`, or the console",
+                f"no one has answered; run {self._turn.place.run} waits on: `cadre approve {call}`, or the console",
             ) from error
         except ProtocolError as error:
             raise Problem(422, "invalid-request", f"the answer cannot be read: {error}") from error

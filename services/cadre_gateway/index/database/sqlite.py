@@ -181,7 +181,7 @@ class SqliteDatabase:
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError as error:
-                log.warning("the index is unusable (%s): it is made anew from the journals", error)
+                log.warning("the index is unusable (%s): it is rebuilt from the journals", error)
                 return None
             if rows != [(VERSION,)]:
                 log.info("the index is of another version: reading the journals from their start")
@@ -281,6 +281,6 @@ def _locked(path: Path) -> IO[str]:
     except BlockingIOError:
         lock.close()
         raise SetupError(
-            f"another gateway keeps its index in {path}: give each a file of its own in CADRE_INDEX_URL"
+            f"another gateway keeps its index in {path}: give each its own file in CADRE_INDEX_URL"
         ) from None
     return lock

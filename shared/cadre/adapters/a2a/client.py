@@ -217,7 +217,7 @@ class A2ATasks:
         parts = await message_of(ctx, message.text, message.data, message.images)
         said = {"messageId": message.id, **message.task, **parts}
         if ctx.deliveries > 1 and not await self._knows_messages():
-            raise CallInterrupted(f"whoever sent a message to {self._agent} has died of it or been stopped")
+            raise CallInterrupted(f"the sender of a message to {self._agent} has died of it or been stopped")
         params = {"message": said, "configuration": {"returnImmediately": True, "historyLength": 0}}
         try:
             return task_of(await self._client.call("SendMessage", params, ctx.traceparent))

@@ -63,7 +63,9 @@ class Member:
             if message.task_id or not self._store.is_mine():
                 return self._elsewhere()
             if ctx.deliveries > 1:
-                raise CallInterrupted(f"whoever gave {self._spec.name} a task has died of it or been stopped")
+                raise CallInterrupted(
+                    f"the sender of {self._spec.name} a task has died of it or been stopped"
+                )
             work = await self._begin(ctx, message)
         elif message.id not in work.record.messages:
             work.record.messages.append(message.id)

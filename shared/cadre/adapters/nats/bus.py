@@ -182,7 +182,7 @@ class NatsBus:
             await self._nc.publish(subject, data)
         except nats.errors.Error as error:
             # Nothing depends on these: the journal records the same events a moment later.
-            log.debug("not told to %s: %s", subject, error)
+            log.debug("not published to %s: %s", subject, error)
 
 
 async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:

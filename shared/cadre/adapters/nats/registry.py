@@ -251,7 +251,7 @@ class NatsRegistry:
             await self._clock.measure(self._nc, self._topology.stream(0))
             self._clock_doubtful = False
         except (nats.errors.Error, CadreError) as error:
-            log.warning("the server's time is not known anew: %s", error)
+            log.warning("the server's time could not be read again: %s", error)
 
     async def _look_after_kept(self) -> None:
         """Read again what may have been missed, except about live replicas: their heartbeats repeat it."""

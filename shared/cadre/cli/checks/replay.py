@@ -60,7 +60,7 @@ def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
 )
 @click.option("--last", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many of them.")
 def command(against: str | None, agent: str | None, last: int, **options: Any) -> int:
-    """Decide the journals of RUN and of all runs below it anew: an id, a unique beginning of one, or @last.
+    """Decide the journals of RUN and of all runs below it again: an id, a unique beginning of one, or @last.
 
     Nothing is sent and no run is changed. Ends with 0 when every decision is the one that was journaled, else
     with 1.
@@ -147,7 +147,7 @@ def _replay_lines(found: Account) -> Iterator[str]:
         yield f"{divergence['run']} entry {divergence['n']}: {divergence['about']}"
         yield from (f"    {line}" for line in divergence["lines"])
     for unknown in found["undecided"]:
-        yield f"{unknown['run']} entry {unknown['n']}: not decided anew: {unknown['reason']}"
+        yield f"{unknown['run']} entry {unknown['n']}: not decided again: {unknown['reason']}"
     if found["omitted"]:
         yield f"… and {found['omitted']} more divergences"
     count = len(found["divergences"]) + found["omitted"]
@@ -255,7 +255,7 @@ def _print(found: Sequence[ReplayedRun], output: str) -> None:
     failed = sum(not one.is_as_it_was for one in found)
     print_text(
         f"{len(found)} kept, {len(found) - failed} decided as before, {failed} not; models answered what they answered"
-        " then: `cadre eval` asks them anew"
+        " then: `cadre eval` asks them again"
     )
 
 

@@ -33,7 +33,7 @@ def command() -> None:
 @click.option("--remove", is_flag=True, help="Take the users of --user away.")
 @click.option("--user", "users", multiple=True, metavar="USER", help="Whom --rotate or --remove is about.")
 @click.option(
-    "--apart", is_flag=True, help="Each key in a folder of its own, USER/nats.nk: a volume for each."
+    "--apart", is_flag=True, help="Put each key in its own folder, USER/nats.nk: a volume for each."
 )
 @click.option("--secrets", is_flag=True, help="Print the keys, and the server's file, as Kubernetes Secrets.")
 @click.option("--namespace", default="cadre", show_default=True, help="Of the Secrets.")

@@ -57,7 +57,7 @@ def command(folder: Path, memories: bool) -> None:
     "--replace", is_flag=True, help="Replace the deployment that is there, which is saved next to FOLDER."
 )
 def restore_command(folder: Path, replace: bool) -> None:
-    """Make the deployment of a backup in FOLDER anew, at a NATS server that has none. Stop all services before, and
+    """Restore the deployment of the backup in FOLDER to a NATS server that has none. Stop all services before, and
     start them behind it: runs go on from where they were when it was saved. What they have done since then is not
     known: it may be done again. API keys that the replaced deployment had revoked stay revoked.
 

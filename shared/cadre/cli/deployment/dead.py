@@ -21,7 +21,7 @@ _letters = click.argument("letters", nargs=-1, type=click.IntRange(min=1), metav
 
 @click.group("dead")
 def command() -> None:
-    """Dead letters: messages that nobody could handle, each with its reason."""
+    """Dead letters: messages that no service could handle, each with its reason."""
 
 
 @command.command("list")

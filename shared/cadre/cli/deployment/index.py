@@ -42,7 +42,7 @@ def show(output: str) -> None:
 
 @command.command("rebuild")
 def rebuild() -> None:
-    """Make it anew from the journals; the gateway serves meanwhile. Each gateway has an index of its own."""
+    """Rebuild it from the journals; the gateway serves meanwhile. Each gateway has its own index."""
     with Gateway() as gateway:
         gateway.post("/v1/index/rebuild", {})
         told = ""
@@ -79,7 +79,7 @@ def _filters(verb: Any) -> Any:
 
 @click.command("stats")
 @click.option("--since", metavar="WHEN", help="A date or time (UTC), or so long ago: 12h, 7d. [30d]")
-@click.option("--until", metavar="WHEN", help="Likewise. [now]")
+@click.option("--until", metavar="WHEN", help="The end of the range. [now]")
 @click.option(
     "--by",
     default="agent",

@@ -79,7 +79,7 @@ def operator_command(namespaces: tuple[str, ...], files: tuple[Path, ...], setti
     "--beside",
     metavar="NAME",
     default="",
-    help="With --only agent/…: as a second revision beside the first, with objects of its own named so.",
+    help="With --only agent/…: as a second revision next to the first, with its own objects of that name.",
 )
 @click.option(
     "--keys",

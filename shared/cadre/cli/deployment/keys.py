@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--user", help="The person whose key it is.")
 @click.option("--own", is_flag=True, help="It reaches this person's runs and memories only.")
 @click.option("--agent", "agents", multiple=True, help="Only runs of this agent; may be given several times.")
-@click.option("--team", "teams", multiple=True, help="Only trees that begin with this agent, likewise.")
+@click.option("--team", "teams", multiple=True, help="Only trees that begin with this agent; repeatable.")
 @click.option(
     "--expires-in", type=Duration(), help="Seconds (or 12h, 90d) that it counts; without: until revoked."
 )
@@ -92,14 +92,14 @@ def revoke(ids: tuple[str, ...]) -> None:
 
 @click.command("audit")
 @click.option("--since", metavar="WHEN", help="A date or time (UTC), or so long ago: 12h, 7d.")
-@click.option("--until", metavar="WHEN", help="Likewise.")
+@click.option("--until", metavar="WHEN", help="The end of the range.")
 @click.option("--who", metavar="NAME", help="Only what this person or key did.")
 @click.option("--action", metavar="NAME", help="Only this, such as run.cancel, or run for all of runs.")
 @click.option("--target", metavar="ID", help="Only what was done to this run, call, key or memory.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @output_option("table")
 def audit(limit: int, output: str, **wanted: str | None) -> None:
-    """Show decisions, cancels, erasures, edits, changes of keys and the like, newest first."""
+    """Show decisions, cancels, erasures, edits, changes of keys and so on, newest first."""
     with Gateway() as gateway:
         found = gateway.get("/v1/audit", limit=limit, **wanted)["entries"]
     if output == "json":

@@ -25,7 +25,7 @@ _selection_options = with_options(
     click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
     click.option("--agent", metavar="NAME", help="Remembered by this agent."),
     click.option("--team", metavar="NAME", help="Of this team."),
-    click.option("--user", metavar="NAME", help="Of this person, in whatever scope."),
+    click.option("--user", metavar="NAME", help="Of this person, in any scope."),
     click.option("--session", metavar="NAME", help="Of this conversation."),
     click.option("--run", metavar="ID", help="Of this run; a root run stands for its whole tree."),
     click.option("--all", "everybody", is_flag=True, help="Everybody's."),
@@ -66,7 +66,7 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
 @click.option(
     "--since", metavar="WHEN", help="Only those since: a date or time (UTC), or so long ago: 12h, 7d."
 )
-@click.option("--until", metavar="WHEN", help="Only those before, likewise.")
+@click.option("--until", metavar="WHEN", help="Only those before: a date or time, or an age.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @output_option("table")
 def list_memories(

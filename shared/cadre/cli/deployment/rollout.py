@@ -38,7 +38,7 @@ _HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED", "S
 def command(agent: str, output: str, **options: Any) -> None:
     """Show how the revisions of AGENT share its runs, or change it.
 
-    A run stays with the revision that it began with, whatever becomes of the weights. `--to REV` alone holds all others
+    A run stays with the revision that it began with, even if the weights change. `--to REV` alone holds all others
     back; a revision that gets no new runs is removed once its last run has ended.
     """
     change = _change(options)
@@ -107,7 +107,7 @@ def retire(name: str, kind: str | None) -> None:
     """Take the agent, tool or sandbox pool NAME out of the deployment.
 
     What a deployment has stays known while nothing serves it: runs and calls wait for it, as long as `limits.away`
-    says; so does an agent that is scaled to zero. When it is retired it is unknown once its replicas of now are gone,
+    says; so does an agent that is scaled to zero. When it is retired it is unknown once its current replicas are gone,
     until another one starts. What waits in its queues stays there.
     """
     with Gateway() as gateway:

@@ -32,7 +32,7 @@ def state(run: Account) -> str:
     text = str(run["state"])
     awaited = run.get("waiting_for")
     if awaited and awaited != "approval":
-        text += f" for {awaited}" if text == "waiting" else f", nobody serves {awaited}"
+        text += f" for {awaited}" if text == "waiting" else f", no service serves {awaited}"
     held = run.get("approvals") or 0
     return f"{text}, {held} to approve" if held else text
 

@@ -12,9 +12,7 @@ from cadre.cli.runs.launch import launch
 from cadre.cli.terminal.options import bound_options, bounds, utf8
 from cadre.errors import ExitCode
 
-_HELP = (
-    "/new begins the conversation anew, /help tells this, Ctrl-D ends it; Ctrl-C cancels an answer in work"
-)
+_HELP = "/new starts a new conversation, /help shows this, Ctrl-D ends it; Ctrl-C cancels an answer in work"
 
 
 @click.command("chat")

@@ -38,7 +38,7 @@ def command(run: str, **options: Any) -> int:
     """Start a new run from RUN (an id, a unique beginning of one, or @last) at one of its steps.
 
     The steps before are its memory: nothing of them is done again. From there on it goes its own way, with
-    the agent as it is now. Steps, deadline and budget that are left out are RUN's own, anew.
+    the agent as it is now. Steps, deadline and budget that are left out are RUN's own, from the start.
     """
     with Gateway() as gateway:
         source = gateway.run_id(run)
@@ -77,7 +77,8 @@ def _observations(texts: tuple[str, ...]) -> dict[str, str]:
 def resume(run: str, steps: int | None, **options: Any) -> int:
     """Go on where RUN (an id, a unique beginning of one, or @last) ended without an answer.
 
-    Its steps are the new run's memory: nothing of them is done again. Deadline and budget are RUN's own, anew.
+    Its steps are the new run's memory: nothing of them is done again. Deadline and budget are RUN's own and start
+    again.
     """
     with Gateway() as gateway:
         source = gateway.run_id(run)

@@ -221,7 +221,7 @@ class StalledRuns:
             except ClientError:
                 continue  # the reader of the events reports it
             for run, what in sorted(found - self._noted):
-                self._screen.note(f"run {run} waits for {what}, which nobody serves at the moment")
+                self._screen.note(f"run {run} waits for {what}, which no service serves at the moment")
             self._noted = found
 
 

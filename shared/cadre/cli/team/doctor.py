@@ -299,9 +299,7 @@ async def provider() -> list[Finding]:
     count = "1 key" if len(signing) == 1 else f"{len(signing)} keys"
     found = [Finding("ok", f"sign-in: {settings.issuer} answers and lists {count}")]
     if not settings.client_id:
-        text = (
-            "CADRE_OIDC_CLIENT_ID is not set: programs get in by tokens, and nobody signs in at the console"
-        )
+        text = "CADRE_OIDC_CLIENT_ID is not set: programs get in by tokens, but people cannot sign in at the console"
         found.append(Finding("warn", f"sign-in: {text}"))
     elif not (metadata.authorization_endpoint and metadata.token_endpoint):
         found.append(Finding("fail", f"sign-in: {settings.issuer} offers no authorization code flow"))

@@ -92,7 +92,7 @@ def _write(files: dict[str, str] | dict[str, bytes]) -> None:
 
 
 def _next(*commands: str, test: str) -> None:
-    click.echo("\nTo run it, each in a terminal of its own:")
+    click.echo("\nTo run it, each command in its own terminal:")
     for line in commands:
         click.echo(f"  {line}")
     click.echo(f"To test it, without a model or a server (pip install pytest):\n  pytest {test}")

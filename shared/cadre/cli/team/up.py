@@ -63,7 +63,7 @@ _LAST_SECONDS = 5.0
     help="Port of NATS.  [default: the folder's last one, else a free one]",
 )
 @click.option(
-    "--secure", is_flag=True, help="Give every service a NATS user of its own, with the rights that it needs."
+    "--secure", is_flag=True, help="Give every service its own NATS user, with the rights that it needs."
 )
 @click.option("--reload", "reloads", is_flag=True, help="Restart the services whose files change.")
 @click.option(
@@ -102,7 +102,7 @@ def _check(team: TeamSpec) -> None:
     print_problems(problems, err=True)
     if errors := sum(problem.level == "error" for problem in problems):
         raise CommandFailed(
-            f"{team.file}: {errors} of these are errors, and nothing was started; `cadre check` tells them again",
+            f"{team.file}: {errors} of these are errors, and nothing was started; `cadre check` lists them again",
             ExitCode.USAGE,
         )
 
@@ -222,7 +222,8 @@ async def _until_stopped(stack: Stack, reloads: bool, module: Path | None) -> in
         discard_output()
     if stack.team is None:
         print_status(
-            f"cadre: no team; start agents beside it: `cadre agent FILE` (elsewhere: CADRE_NATS_URL={stack.nats})"
+            "cadre: no team; start agents in other terminals: `cadre agent FILE`"
+            f" (elsewhere: CADRE_NATS_URL={stack.nats})"
         )
     else:
         print_status(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"')
@@ -331,7 +332,7 @@ _COLOURS = {"error": "red", "missing": "red", "warning": "yellow"}
 def check(team: Path, output: str) -> int:
     """Check TEAM: a folder with a team.yaml, such a file, or the file of one agent. Nothing is started.
 
-    Exit code 1 for errors and for what is missing; warnings alone are none.
+    Exit code 1 for errors and for what is missing; warnings alone are no error.
     """
     found = check_files(team)
     if output == "json":

@@ -140,7 +140,7 @@ class Gateway(Blocking[Transport]):
         )
         if not (runs := list(itertools.islice(ended, last))):
             raise CommandFailed(
-                f"{agent} has no run of its own that has ended: `cadre runs` lists them; what it did as a member is in"
+                f"{agent} has no root run that has ended: `cadre runs` lists them; what it did as a member is in"
                 " the runs of its managers",
                 ExitCode.NOT_FOUND,
             )

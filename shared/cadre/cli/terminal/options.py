@@ -66,15 +66,19 @@ bound_options = with_options(
     click.option(
         "--budget-cost",
         type=click.FloatRange(min=0, min_open=True),
-        help="Cost by the price table, likewise.",
+        help="Cost by the price table, for it and all runs below it.",
     ),
-    click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, likewise."),
+    click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, for it and all runs below it."),
     click.option("--budget-depth", type=click.IntRange(min=0), help="Levels of delegation below it."),
-    click.option("--budget-calls", type=click.IntRange(min=1), help="Calls that code makes, likewise."),
+    click.option(
+        "--budget-calls",
+        type=click.IntRange(min=1),
+        help="Calls that code makes, for it and all runs below it.",
+    ),
     click.option(
         "--budget-stored-mb",
         type=click.FloatRange(min=0, min_open=True),
-        help="Megabytes stored for code, likewise.",
+        help="Megabytes stored for code, for it and all runs below it.",
     ),
 )
 """Adds the options that say how far a run may go."""

@@ -105,7 +105,7 @@ def _value(assignment: str, text: str, kind: Any) -> Any:
         return int(text)
     except ValueError:
         if kind in _NEEDED:
-            more = "; each value has a --set of its own" * ("," in text)
+            more = "; give each value its own --set" * ("," in text)
             raise SpecError(f"--set {assignment!r}: needs {_NEEDED[kind]}{more}") from None
         return text
 

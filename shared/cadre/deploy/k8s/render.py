@@ -69,7 +69,7 @@ def render(
 def _second(first: Component, beside: str, components: Sequence[Component]) -> Component:
     """Raise SpecError."""
     if first.role != "agent":
-        raise SpecError(f"{first.key}: agents alone have revisions that run beside each other")
+        raise SpecError(f"{first.key}: only agents have revisions that run side by side")
     # Its queues are there: the first revision has them.
     second = first.second(f"{first.name}-{beside}")
     if any(second.id == one.id for one in components):

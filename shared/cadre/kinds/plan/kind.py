@@ -86,7 +86,7 @@ class PlanKind(Kind):
             steps = numbered(as_steps(given) if given is not section.steps else section.steps, section.most)
             check_actions(run, steps)
         except PlanError as error:
-            progress.stop(ErrorInfo("plan-failed", f"The plan that was given is none: {error}"))
+            progress.stop(ErrorInfo("plan-failed", f"The given plan is invalid: {error}"))
         else:
             progress.take("given", steps)
 
@@ -168,7 +168,7 @@ class PlanKind(Kind):
         run, state = draft.run, state_of(draft.run)
         if state.stage not in (EXECUTING, APPROVE):
             raise EditNotAllowed(
-                "the plan is not there, or is being made anew: look again later", "edit-too-late"
+                "the plan is not there, or is being replaced: look again later", "edit-too-late"
             )
         steps = [one.plan for one in edited_items(state.items, edit.operations) if one.state == "pending"]
         try:

@@ -91,7 +91,7 @@ ItemState = Literal["pending", "running", "done", "failed", "replaced"]
 
 PLAN_PURPOSES = {
     "make_plan": "making a plan",
-    "replan": "making the plan anew",
+    "replan": "replanning",
     "conclude": "writing the answer",
 }
 

@@ -22,7 +22,7 @@ WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "description": "Tells the weather of one city.",
+        "description": "Return the weather of one city.",
         "parameters": {
             "type": "object",
             "properties": {"city": {"type": "string", "description": "Name of the city."}},
@@ -153,7 +153,7 @@ async def _asked_in_either_way(endpoint: ProbedEndpoint, *, stream: bool) -> Pro
 def _usage(name: str, answered: ProbeReply) -> Probe:
     used = answered.reply.usage
     if not used.total_tokens:
-        return Probe(name, "no", "not told: Cadre estimates what its calls use")
+        return Probe(name, "no", "not reported: Cadre estimates the usage of its calls")
     return Probe(name, "yes", f"{used.input_tokens} in, {used.output_tokens} out")
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger("cadre.nats")
 
 _WARN_EVERY_SECONDS = 2.0
 
-_KEY_IS_READ = "the key is read anew at each try"
+_KEY_IS_READ = "the key is read again at each try"
 _UNKNOWN = "authorization violation"
 _NO_CONNECTION_LEFT = re.compile("maximum (?:account active )?connections exceeded")
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')

@@ -223,4 +223,4 @@ class RequestServer:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._at_work.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("%s failed, and nobody was answered", task.get_name(), exc_info=error)
+            log.error("%s failed, and its caller got no answer", task.get_name(), exc_info=error)

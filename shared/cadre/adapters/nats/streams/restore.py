@@ -124,7 +124,7 @@ def _check_content(settings: Settings, saved: Backup) -> None:
         )
     known = {*stream_names(Topology(saved.shards, saved.prefix))}
     if others := [one.name for one in saved.streams if one.name not in known]:
-        raise SetupError(f"the backup holds streams that are none of Cadre's: {', '.join(others)}")
+        raise SetupError(f"the backup holds streams that do not belong to Cadre: {', '.join(others)}")
 
 
 async def _check_account(nc: Client, saved: Backup) -> None:
