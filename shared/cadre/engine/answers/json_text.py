@@ -76,7 +76,7 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
         raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
     if arguments in (None, "", []):
         return {}
-    if isinstance(arguments, list) and len(arguments) == 1:
+    if isinstance(arguments, list) and len(arguments) == 1 and isinstance(arguments[0], dict):
         [arguments] = arguments
     if not isinstance(arguments, dict):
         raise ReadingError(f"The arguments of {call.name!r} must be a JSON object, not {_kind(arguments)}")
