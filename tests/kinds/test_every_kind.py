@@ -24,8 +24,8 @@ SHARED = Path(__file__).parents[2] / "shared"
 REGISTRY = {"cadre.spec.kinds"}
 """The closed list of the kinds that come with Cadre."""
 
-FREE_TO_NAME = {"cadre.protocol.cards"}
-"""Names the kind of an agent whose card says none."""
+FREE_TO_NAME = {"cadre.protocol.cards", "cadre"}
+"""Modules that name a kind: of an agent whose card says none; for people who look for another library's word."""
 
 
 @pytest.fixture(params=sorted(declared_kinds()))

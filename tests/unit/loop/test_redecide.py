@@ -55,7 +55,6 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
     known = {str(event.__struct_config__.tag) for event in close().events}
     lacking = {tag for tag in known - found if not tag.startswith(("plan.", "remote.", "program."))}
     rare = {"context.overflowed", "edit.applied", "queue.edited", "iteration.form_refused", "tool.paused"}
-    rare |= {"policy.decided", "tools.planned"}  # tests/unit/test_policy_rules.py decides them again
     assert lacking == rare
 
 
