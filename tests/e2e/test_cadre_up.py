@@ -158,7 +158,7 @@ def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: FolderCommands
     tools.wait()
     following = commands.start("show", run, "--follow")
     eventually(lambda: waiting_for() == "running: tool nap", what="the tool is missed", state=waiting_for)
-    note = f"cadre: run {run} waits for tool nap, which nobody serves at the moment"
+    note = f"cadre: run {run} waits for tool nap"
     eventually(
         lambda: note in commands.log("show"), what="the follower is told", state=lambda: commands.log("show")
     )

@@ -114,7 +114,7 @@ def test_without_keda_a_second_revision_changes_nothing_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("only", "beside", "told"),
     [
-        ("gateway", "next", "agents alone"),
+        ("gateway", "next", "revisions"),
         ("agent/check", "er", "agent-check-er"),
         ("agent/checker", "next", ""),
     ],
