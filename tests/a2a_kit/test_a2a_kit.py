@@ -30,7 +30,7 @@ NOT_DONE = {
     "TestMessageResponse": "every message begins a task",
     "test_create_push_config[jsonrpc]": "the kit names no task",
 }
-"""What the kit asks for and Cadre has not, with the reason."""
+"""Requirements of the kit that Cadre does not meet, with the reason."""
 
 
 def proxy(gateway: Gateway) -> Starlette:

@@ -128,7 +128,7 @@ class Web:
         self.listed: dict[str, dict[str, Any]] = {"one": {}, "two": {}}
         """Further fields of its tools, by name."""
         self.cursor = ""
-        """What every page of tools names as the next."""
+        """The cursor that every page of tools names as the next."""
         self.called, self.held = asyncio.Event(), asyncio.Event()
 
     async def answer(self, request: httpx2.Request) -> httpx2.Response:

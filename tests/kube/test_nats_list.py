@@ -39,7 +39,7 @@ async def test_a_server_that_reads_no_users_is_named(tmp_path: Path, monkeypatch
 
 
 async def test_a_connection_that_is_given_up_leaves_no_task_that_fails() -> None:
-    """Who runs the loop, as kopf does, may end the task and fail with its error."""
+    """A loop's owner such as kopf may end the task and fail with its error."""
     before = asyncio.all_tasks()
     settings = Settings(nats_url=f"nats://127.0.0.1:{free_port()}")
     left: set[asyncio.Task[Any]] = set()

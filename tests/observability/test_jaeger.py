@@ -140,7 +140,7 @@ def test_somebody_is_killed(
 def test_the_collector_is_killed_while_jaeger_is_away(
     jaeger: Jaeger, collector: Collector, stack: Stack, gateway: Gateway
 ) -> None:
-    """What the Collector has acknowledged is in its file."""
+    """The Collector keeps in its file all that it has acknowledged."""
     collector.stop()
     collector.send_to("127.0.0.1:9")
     collector.start()

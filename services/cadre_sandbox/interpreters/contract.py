@@ -30,7 +30,7 @@ class BlockLimits:
     memory_mb: int = 512
     """Memory beyond what the bare interpreter needs; less than 64 is of little use."""
     threads: int = 32
-    """Where the jail has its own users, the kernel refuses more; otherwise threads are counted a few times a second."""
+    """Most threads; the kernel enforces it in a jail with its own users, else a count several times a second."""
     file_mb: int = 64
     """One file, and all files together."""
     output_chars: int = 20_000

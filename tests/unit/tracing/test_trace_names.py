@@ -53,7 +53,7 @@ def _kind(span: SpanRecord) -> str:
 
 
 def test_the_names_are_those_of_the_snapshot() -> None:
-    """When this fails on purpose: `python -m unit.tracing.test_trace_names` in tests/ writes the snapshot again, and
+    """After an intended change: `python -m unit.tracing.test_trace_names` in tests/ writes the snapshot again, and
     docs/observability.md and the changelog say what has changed."""
     assert emitted() == json.loads(SNAPSHOT.read_text())
 

@@ -73,7 +73,7 @@ def aged(entries: list[Entry], seconds: float) -> list[Entry]:
 
 
 def sent_with(journals: Journals, *, afresh: bool = False) -> list[list[SpanRecord]]:
-    """What is sent with each entry: by one tracer, or `afresh` by another one each time."""
+    """Return the spans sent with each entry: by one tracer, or `afresh` by another one each time."""
 
     async def follow() -> list[list[SpanRecord]]:
         found: list[list[SpanRecord]] = []
