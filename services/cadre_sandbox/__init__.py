@@ -16,5 +16,5 @@ Two sides, two processes, and no trust between them:
 - `wire/` is what both sides know: frames, values, signatures, orders for jails, exit codes.
 - `serving/` takes code calls from the bus.
 
-docs/sandbox.md lists the guarantees for the code and against it.
+docs/code-agents.md lists the guarantees for the code and against it.
 """

@@ -53,7 +53,7 @@ def agent_of(block: str, folder: Path) -> AgentSpec:
     return read_agent(file)
 
 
-@pytest.mark.parametrize("page", ["agents.md", "approvals.md", "context.md", "limits.md"])
+@pytest.mark.parametrize("page", ["agents.md", "approvals.md", "limits.md"])
 def test_the_agents_of_a_page_can_be_read(page: str, tmp_path: Path) -> None:
     agents = [
         agent_of(block, tmp_path)

@@ -52,7 +52,7 @@ def test_there_are_public_modules() -> None:
 
 
 def test_what_is_shown_imports_the_public_names_alone() -> None:
-    """`cadre_program` is on the path of programs alone, and has no page here: docs/frameworks.md names all of it."""
+    """`cadre_program` is on the path of programs alone, and has no page here: docs/members.md names all of it."""
     imports = [
         (file.relative_to(ROOT).as_posix(), found[1], found[2])
         for file in SHOWN

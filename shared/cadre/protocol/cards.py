@@ -101,7 +101,7 @@ class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 TIERS = ("ns", "landlock")
-"""The levels of isolation that sandboxes give code, the best first; docs/sandbox.md explains them."""
+"""The levels of isolation that sandboxes give code, the best first; docs/code-agents.md explains them."""
 
 
 class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
