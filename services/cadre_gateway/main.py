@@ -104,6 +104,6 @@ def read_tenants_folder(given: Path | None, *, asked: bool) -> Path | None:
     if folder is not None and (asked or read_access_settings() != AccessSettings()):
         raise SettingError(
             "CADRE_TENANTS is set, and so is whom to let in (CADRE_AUTH, CADRE_ADMIN_KEY, CADRE_ALLOWED_HOSTS,"
-            f" CADRE_KEY_RATE, --auth, --insecure): write that into each tenant's {TENANT_FILE} (docs/tenants.md)"
+            f" CADRE_KEY_RATE, --auth, --insecure): write that into each tenant's {TENANT_FILE} (docs/access.md)"
         )
     return folder

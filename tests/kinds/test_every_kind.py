@@ -132,7 +132,7 @@ def test_it_is_drawn(declared: KindDeclaration, kind: Kind) -> None:
 
 MOST_MEMBERS = 30
 
-PAGE = (SHARED.parent / "docs" / "kinds.md").read_text()
+PAGE = (SHARED.parent / "docs" / "extending.md").read_text()
 
 
 def members(owner: type) -> set[str]:

@@ -250,7 +250,7 @@ def test_rules_without_a_name_get_their_number(tmp_path: Path) -> None:
 
 
 def test_the_worked_example_of_the_documentation_works(tmp_path: Path) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "scripted-model.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
     example = re.search(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     assert example
     path = tmp_path / "demo.yaml"

@@ -18,8 +18,8 @@ SHOWN = [
     *sorted((ROOT / "examples").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.ipynb")),
     *sorted((ROOT / "teams").rglob("*.py")),
-    # A kind of agents builds on modules of the engine, a door on modules of the gateway; their pages say which.
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in ("kinds.md", "doors.md")),
+    # A kind of agents builds on modules of the engine, a door on modules of the gateway; their page says which.
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "extending.md"),
     ROOT / "README.md",
 ]
 
