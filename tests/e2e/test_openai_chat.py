@@ -166,6 +166,15 @@ def test_titles_and_tags_are_answered_without_a_run(openai_client: OpenAI, gatew
         model="host", messages=said(task.format(key='"tags": ["tag1", "tag2"]')), stream=True
     )
     assert json.loads("".join(chunk.choices[0].delta.content or "" for chunk in tags)) == {"tags": []}
+    assert title.usage
+    assert title.usage.total_tokens == 0
+    counted = openai_client.chat.completions.create(
+        model="host",
+        messages=said(task.format(key='"queries": []')),
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    assert [chunk.usage.total_tokens for chunk in counted if chunk.usage] == [0]
     assert runs_of(gateway, limit="1") == before
 
 
@@ -238,6 +247,9 @@ def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(
         {"modalities": ["text", "audio"]},
         {"functions": [{"name": "f"}]},
         {"audio": {"voice": "a"}},
+        {"top_logprobs": 3},
+        {"web_search_options": {}},
+        {"max_tokens": 0},
     ],
 )
 def test_what_would_change_the_answer_is_refused(openai_client: OpenAI, fields: dict[str, Any]) -> None:
@@ -255,6 +267,25 @@ def test_an_answer_ends_before_a_stop_sequence(openai_client: OpenAI, is_streame
     else:
         found = openai_client.chat.completions.create(**wanted)
     assert found.choices[0].message.content == "Once there was a host, and he told "
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+def test_an_answer_has_no_more_tokens_than_its_caller_takes(
+    openai_client: OpenAI, field: str, is_streamed: bool
+) -> None:
+    wanted: dict[str, Any] = {"model": "host", "messages": said("tell a story"), field: 5}
+    if is_streamed:
+        chunks = [*openai_client.chat.completions.create(**wanted, stream=True)]
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        reason = chunks[-1].choices[0].finish_reason
+    else:
+        choice = openai_client.chat.completions.create(**wanted).choices[0]
+        text, reason = choice.message.content or "", choice.finish_reason
+    assert (text, reason) == ("Once there was a hos", "length")
+    if not is_streamed:
+        choice = openai_client.chat.completions.create(**{**wanted, field: 500}).choices[0]
+        assert ((choice.message.content or "")[-5:], choice.finish_reason) == ("long.", "stop")
 
 
 # --- functions of the caller

@@ -173,11 +173,40 @@ def test_the_hidden_requests_of_chat_programs_cost_no_run(client: OpenAI, gatewa
     whole = client.responses.create(model="host", input=asked, store=False)
     assert (whole.output_text, whole.status) == (title, "completed")
     assert not set(REQUIRED) - whole.to_dict().keys()
+    assert whole.usage
+    assert whole.usage.total_tokens == 0
     with client.responses.stream(model="host", input=asked) as stream:
         assert stream.get_final_response().output_text == title
     assert gateway.request("GET", "/v1/runs", params={"limit": "500"}).json() == before
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(whole.id)
+
+
+@pytest.mark.parametrize("fields", [{"prompt": {"id": "pmpt_1"}}, {"top_logprobs": 2}])
+def test_what_would_change_the_answer_is_refused(client: OpenAI, fields: dict[str, Any]) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model="host", input="Hi", **fields)
+    assert refused.value.param == next(iter(fields))
+
+
+def test_an_answer_has_no_more_tokens_than_its_caller_takes(client: OpenAI) -> None:
+    wanted: dict[str, Any] = {"model": "host", "input": "tell a story", "max_output_tokens": 5}
+    whole = client.responses.create(**wanted)
+    last = [*client.responses.create(**wanted, stream=True)][-1]
+    assert last.type == "response.incomplete"
+    for response in (whole, last.response, client.responses.retrieve(whole.id)):
+        assert (response.status, response.output_text) == ("incomplete", "Once there was a hos")
+        assert response.incomplete_details
+        assert response.incomplete_details.reason == "max_output_tokens"
+        assert (response.max_output_tokens, response.output[-1].to_dict()["status"]) == (5, "incomplete")
+    enough = client.responses.create(model="host", input="tell a story", max_output_tokens=16_000)
+    assert (enough.status, enough.output_text[-5:]) == ("completed", "long.")
+
+
+def test_a_response_repeats_the_choice_of_tools(client: OpenAI) -> None:
+    none = client.responses.create(model="host", input="Hi", tools=[WEATHER], tool_choice="none")
+    assert none.tool_choice == "none"
+    assert client.responses.create(model="host", input="Hi").tool_choice == "auto"
 
 
 # --- conversations

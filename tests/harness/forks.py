@@ -101,17 +101,19 @@ Process = Forked | subprocess.Popen[bytes]
 def start(
     arguments: Sequence[str], environment: Mapping[str, str], log: Path, group: int | None = None
 ) -> Process:
-    """Starts `python -m arguments…`, or a script, with its output added to the log.
+    """Starts `python -m arguments…`, or a script, in the folder of its log, to which its output is added.
 
     Tests have it forked where that is the same; what is measured is a process as users start it.
     """
+    folder = log.absolute().parent  # what it writes by a relative path lands there, and not in the checkout
     if arguments[0] in FORKED and _may_fork(environment):
         log.touch()
-        return _fork(arguments, environment, Path.cwd(), Streams(os.devnull, str(log), str(log)), group)
+        return _fork(arguments, environment, folder, Streams(os.devnull, str(log), str(log)), group)
     command = list(arguments) if arguments[0].endswith(".py") else ["-m", *arguments]
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, *command],
+            cwd=folder,
             env=environment,
             stdout=output,
             stderr=output,

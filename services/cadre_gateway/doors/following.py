@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cadre.ports import Stored
 from cadre.protocol.deltas import OF_ANSWER, Delta
 from cadre.protocol.topology import tree_of
-from cadre_gateway.doors.progress import Place, Progress
+from cadre_gateway.doors.progress import Place, Progress, within_tokens
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.streaming.event_stream import WatchDeltas
@@ -167,11 +167,11 @@ class LiveText:
             self._pieces = delta.seq
             self._text += delta.text
 
-    def more(self, limit: int | None = None) -> str:
-        """Return the text to send next, up to so many characters in all: text of an attempt only once it has caught up
-        with the text sent of the one before, word for word.
+    def more(self, limit: int | None = None, tokens: int | None = None) -> str:
+        """Return the text to send next, up to so many characters and tokens in all: text of an attempt only once it has
+        caught up with the text sent of the one before, word for word.
         """
-        return self._more(self._text[:limit]) if self._is_whole else ""
+        return self._more(within_tokens(self._text[:limit], tokens)) if self._is_whole else ""
 
     def rest(self, answer: str) -> str | None:
         """Return the rest of the answer; None if the answer does not begin with the text that was sent."""

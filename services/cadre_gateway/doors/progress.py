@@ -202,6 +202,17 @@ class Progress:
         return bool(calls) and all(call in self.held or self._is_idle(call) for call in calls or ())
 
 
+TOKEN_BYTES = 4
+"""The bytes of UTF-8 that count as one token of an answer: the gateway does not know the tokenizers of models."""
+
+
+def within_tokens(text: str, tokens: int | None) -> str:
+    """Return as much of the beginning of the text as so many tokens hold; None: all of it."""
+    if tokens is None or len(raw := text.encode(errors="surrogatepass")) <= tokens * TOKEN_BYTES:
+        return text
+    return raw[: tokens * TOKEN_BYTES].decode(errors="ignore")
+
+
 def answer_text(output: Any) -> str:
     """Return an answer as text: JSON unless it is one; files in it by their references."""
     value = for_people(output)

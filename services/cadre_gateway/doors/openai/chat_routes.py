@@ -23,8 +23,16 @@ from cadre_gateway.doors.messages import MessageContent, ToldHistory
 from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.response_object import answer_changed
-from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, envelope_of
-from cadre_gateway.doors.progress import Pause, PendingAnswer, Place, Progress, Tokens, answer_text
+from cadre_gateway.doors.openai.turn_request import Envelope, MaxTokens, Turn, content_of, envelope_of
+from cadre_gateway.doors.progress import (
+    Pause,
+    PendingAnswer,
+    Place,
+    Progress,
+    Tokens,
+    answer_text,
+    within_tokens,
+)
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, error_of, invalid
@@ -66,7 +74,9 @@ class ChatCompletions:
         progress = Progress(place.run, place.after)
         base_url, as_call = str(request.base_url).rstrip("/"), wants_final_call(wanted.tools or [])
         stop = [wanted.stop] if isinstance(wanted.stop, str) else wanted.stop or []
-        answer = ChatAnswer(progress, wanted.model, created, base_url, as_call=as_call, stop=stop)
+        answer = ChatAnswer(
+            progress, wanted.model, created, base_url, as_call=as_call, stop=stop, tokens=wanted.most_tokens
+        )
         if wanted.stream:
             usage = wanted.stream_options is not None and bool(wanted.stream_options.include_usage)
             chunks = self._chunks(progress, answer, cancels=envelope.cancels, with_usage=usage)
@@ -167,11 +177,20 @@ class ChatBody(msgspec.Struct, kw_only=True):
     metadata: dict[str, str] | None = None
     n: int | None = None
     stop: str | list[str] | None = None
+    max_completion_tokens: MaxTokens | None = None
+    max_tokens: MaxTokens | None = None
     logprobs: bool | None = None
+    top_logprobs: int | None = None
     modalities: list[str] | None = None
     audio: Any = None
     functions: list[dict[str, Any]] | None = None
     function_call: Any = None
+    web_search_options: Any = None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Return how many tokens the answer may have; None for any number."""
+        return self.max_completion_tokens or self.max_tokens
 
 
 def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Turn:
@@ -218,6 +237,7 @@ def _refuse_unsupported(body: ChatBody) -> None:
     """Raise a 422 problem for what would change the meaning of an answer and is not done here."""
     refused = {
         "logprobs": ("an answer has no log probabilities", bool(body.logprobs)),
+        "top_logprobs": ("an answer has no log probabilities", bool(body.top_logprobs)),
         "modalities": ("an answer is text", set(body.modalities or ["text"]) != {"text"}),
         "audio": ("an answer is text", body.audio is not None),
         "functions": ("`tools` has taken their place", bool(body.functions)),
@@ -225,6 +245,7 @@ def _refuse_unsupported(body: ChatBody) -> None:
             "`tool_choice` has taken its place",
             body.function_call not in (None, "none", "auto"),
         ),
+        "web_search_options": ("the agent has its own tools", body.web_search_options is not None),
     }
     for field, (why, is_asked) in refused.items():
         if is_asked:
@@ -274,7 +295,7 @@ def _results(messages: list[ChatMessage], contents: list[MessageContent], since:
 class ChatAnswer:
     """The answer of a run in the form of a chat."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most by name
         self,
         progress: Progress,
         agent: str,
@@ -283,10 +304,12 @@ class ChatAnswer:
         *,
         as_call: bool = False,
         stop: Sequence[str] = (),
+        tokens: int | None = None,
     ) -> None:
-        """`base_url` is the gateway's URL for people; the answer is sent as text up to the first of `stop`, or
-        `as_call` of `final_answer`."""
+        """`base_url` is the gateway's URL for people; the answer is sent as text up to the first of `stop` and to so
+        many `tokens`, or `as_call` of `final_answer`."""
         self._stop = [one for one in stop if one]
+        self._tokens = tokens
         self._progress = progress
         mark = f"-{progress.after}" if progress.after else ""
         self._id = f"chatcmpl-{progress.run}{mark}"
@@ -320,7 +343,7 @@ class ChatAnswer:
     def live_chunks(self, delta: Delta) -> Iterator[bytes]:
         """Yield what the model has written more of the answer."""
         self._live.take(delta)
-        if not self._as_call and not self._stop and (more := self._live.more()):
+        if not self._as_call and not self._stop and (more := self._live.more(tokens=self._tokens)):
             yield self._chunk({"content": more})
 
     def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
@@ -366,13 +389,11 @@ class ChatAnswer:
                 [_function(f"{progress.run}_final", FINAL_ANSWER, {"answer": progress.end.output})],
                 "tool_calls",
             )
-        reason = "length" if progress.end.state == "max_steps_error" else "stop"
         text = answer_text(progress.end.output)
-        return (
-            text[: min((text.find(one) for one in self._stop if one in text), default=len(text))],
-            [],
-            reason,
-        )
+        text = text[: min((text.find(one) for one in self._stop if one in text), default=len(text))]
+        sent = within_tokens(text, self._tokens)
+        is_short = progress.end.state == "max_steps_error" or len(sent) < len(text)
+        return sent, [], "length" if is_short else "stop"
 
     def _question(self, pause: Pause, asked: dict[str, PendingAnswer]) -> str:
         """Return what a person is asked, and how they may answer."""

@@ -18,8 +18,22 @@ from cadre.protocol.messages import Task
 from cadre_gateway.doors.answers import count_request
 from cadre_gateway.doors.callers_tools import schema_of, terms_of
 from cadre_gateway.doors.messages import TOLD, MessageContent, ToldHistory
-from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, session_name, text_of
-from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, Tokens, answer_text
+from cadre_gateway.doors.openai.turn_request import (
+    Envelope,
+    MaxTokens,
+    Turn,
+    content_of,
+    session_name,
+    text_of,
+)
+from cadre_gateway.doors.progress import (
+    PendingAnswer,
+    Place,
+    Progress,
+    Tokens,
+    answer_text,
+    within_tokens,
+)
 from cadre_gateway.doors.rulings import PersonsWord
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, error_of, invalid
 
@@ -45,8 +59,23 @@ def status_of(progress: Progress) -> str:
     if progress.pause is not None:
         return "completed"
     if progress.end is not None:
-        return _STATUS[progress.end.state]
+        return "incomplete" if _is_cut(progress) else _STATUS[progress.end.state]
     return "in_progress" if progress.task is not None else "queued"
+
+
+def most_tokens_of(task: Task) -> int | None:
+    """Return how many tokens the answer to the task may have; None for any number."""
+    asked = task.terms.metadata.get(MAX_TOKENS)
+    return int(asked) if asked else None
+
+
+def _is_cut(progress: Progress) -> bool:
+    """Return whether the answer has more tokens than its caller takes."""
+    end, task = progress.end, progress.task
+    if end is None or end.state != "success" or task is None:
+        return False
+    text = answer_text(end.output)
+    return len(within_tokens(text, most_tokens_of(task))) < len(text)
 
 
 def response_object(progress: Progress, task: Task, output: list[Json], status: str) -> Json:
@@ -77,7 +106,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
         "output": output,
         "error": error,
         "tools": [_tool(card) for card in terms.tools],
-        "tool_choice": "auto",
+        "tool_choice": msgspec.json.decode(terms.metadata.get(TOOL_CHOICE, '"auto"')),
         "truncation": "disabled",
         "parallel_tool_calls": True,
         "text": {"format": form},
@@ -89,7 +118,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
         "reasoning": {"effort": None, "summary": None},
         "user": task.origin.user if task.origin is not None else None,
         "usage": _usage(progress.tokens) if is_over else None,
-        "max_output_tokens": None,
+        "max_output_tokens": most_tokens_of(task),
         "max_tool_calls": None,
         "store": True,
         "background": terms.metadata.get(BACKGROUND) == "true",
@@ -110,8 +139,10 @@ def settled_items(progress: Progress) -> list[Json]:
     if end is None or end.output is None or end.state not in ("success", "max_steps_error"):
         return []
     place = Place(progress.run, progress.after)
-    status = "completed" if end.state == "success" else "incomplete"
-    return [message_item(place, answer_text(end.output), status)]
+    text = answer_text(end.output)
+    if progress.task is not None:
+        text = within_tokens(text, most_tokens_of(progress.task))
+    return [message_item(place, text, status_of(progress))]
 
 
 def message_item(place: Place, text: str, status: str) -> Json:
@@ -208,6 +239,7 @@ def place_of_response(given: str) -> Place:
 
 BACKGROUND, PREVIOUS = f"{OWN_NOTE}background", f"{OWN_NOTE}previous"
 CONVERSATION = f"{OWN_NOTE}conversation"
+MAX_TOKENS, TOOL_CHOICE = f"{OWN_NOTE}max_output_tokens", f"{OWN_NOTE}tool_choice"
 
 
 class ResponseBody(msgspec.Struct, kw_only=True):
@@ -228,6 +260,8 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     safety_identifier: str | None = None
     include: list[str] | None = None
     top_logprobs: int | None = None
+    max_output_tokens: MaxTokens | None = None
+    prompt: Any = None
 
 
 class _Read:
@@ -304,8 +338,14 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     if named := _conversation(body.conversation):
         metadata[CONVERSATION] = named
     conversation = session_name(named) if named else None
+    if body.max_output_tokens is not None:
+        metadata[MAX_TOKENS] = str(body.max_output_tokens)
+    if body.tool_choice is not None:
+        metadata[TOOL_CHOICE] = msgspec.json.encode(body.tool_choice).decode()
     if body.top_logprobs or "message.output_text.logprobs" in (body.include or []):
         raise invalid("an answer has no log probabilities", field="top_logprobs")
+    if body.prompt is not None:
+        raise invalid("no prompts are stored here: send `instructions` and `input`", field="prompt")
     now = read.now or MessageContent()
     text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
     if not text and (last >= 0 or not (read.results or read.words)):

@@ -29,6 +29,7 @@ from cadre_gateway.doors.openai.response_object import (
     answer_changed,
     input_items,
     message_item,
+    most_tokens_of,
     place_of_response,
     response_id,
     response_object,
@@ -325,7 +326,7 @@ class NumberedEvents:
         self._live.take(delta)
         if not self._doings or self._before.live or self._told.events < self._before.events:
             return
-        if more := self._live.more(MAX_LIVE_CHARS):
+        if more := self._live.more(MAX_LIVE_CHARS, most_tokens_of(self._task)):
             item = message_item(self._place, "", "in_progress")
             if not self._told.live:
                 empty = {**item, "content": []}

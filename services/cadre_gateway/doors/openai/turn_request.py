@@ -8,7 +8,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from fastapi import Request
@@ -27,6 +27,9 @@ SESSION_HEADERS = ("x-cadre-session", "x-openwebui-chat-id")
 END_USER_HEADER = "x-openwebui-user-id"
 SESSION_KEYS = ("session", "session_id", "thread_id", "chat_id", "conversation_id")
 HANGUP_HEADER = "x-cadre-hangup"
+
+MaxTokens = Annotated[int, msgspec.Meta(ge=1)]
+"""The most tokens of an answer."""
 
 _OF_THE_ANSWER = ("stream", "stream_options", "background", "include", "store")
 _COUNT = re.compile(r"\d{1,4}")
