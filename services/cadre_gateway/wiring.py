@@ -258,7 +258,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     carrier = FileCarrier(file_index, history, lookup.erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
     keyed = KeyedRuns(lookup, NatsStartClaims(nc, topology))
-    admission = Admission(lookup, registry, capacity, budgets_left, history, door.limits, keyed, bus)
+    admission = Admission(lookup, registry, capacity, budgets_left, door.limits, keyed, bus, tracing_settings)
     sessions = Sessions(turns, lookup, journal, history, clock)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, clock, live)

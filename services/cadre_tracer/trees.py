@@ -11,9 +11,9 @@ from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.recent import Recent
 from cadre.settings import TracingSettings
-from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.projection import Projection
-from cadre.telemetry.tracing.spans import SpanRecord, sampled
+from cadre.telemetry.tracing.sampling import samples
+from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_parts import TreePart, TreeParts, may_end_part
 
 MAX_TREES = 4096
@@ -23,23 +23,6 @@ _AT_ONCE = 8
 
 _SPANS = 256
 """Spans of a tree that are handed over together."""
-
-_PARENT_BASED = "parentbased_"
-
-
-def decides(settings: TracingSettings, tree: str, task: Task | None) -> bool:
-    """Return whether a tree is sampled. The decision follows from its trace id and from the `traceparent` that its
-    task came with, so it is the same in every tracer at any time."""
-    sampler = settings.sampler
-    if sampler.startswith(_PARENT_BASED):
-        asked = sampled(task.trace) if task is not None else None
-        if asked is not None:
-            return asked
-        sampler = sampler.removeprefix(_PARENT_BASED)
-    if sampler == "traceidratio":
-        # As OpenTelemetry's own sampler does it: by the lower 64 bits.
-        return int(trace_id(tree)[16:], 16) < round(settings.sampler_ratio * 2**64)
-    return sampler == "always_on"
 
 
 class Sampling:
@@ -56,7 +39,8 @@ class Sampling:
             return True
         tree = entry.tree
         if (known := self._known.get(tree)) is None:
-            known = decides(self._settings, tree, await self._task(entry))
+            task = await self._task(entry)
+            known = samples(self._settings, tree, task.trace if task is not None else None)
         self._known[tree] = known
         return known
 

@@ -11,6 +11,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
+from cadre.adapters.nats.streams import jetstream
 from cadre.journal.events import AnyEvent
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -61,6 +62,20 @@ def events_of(stack: Stack, tree: str) -> dict[str, list[AnyEvent]]:
         for stored in await history.read_tree(tree):
             found.setdefault(stored.entry.run, []).extend(stored.entry.events)
         return found
+
+    return with_bus(Settings(nats_url=stack.nats.url), read)
+
+
+def traceparents(stack: Stack, tree: str) -> list[str]:
+    """Return the headers of the messages about the tree that are on the bus."""
+
+    async def read(nc: Client, topology: Topology) -> list[str]:
+        stream = topology.stream_of(tree)
+        state = (await jetstream.api(nc, f"STREAM.INFO.{stream}"))["state"]
+        numbers = range(state["first_seq"], state["last_seq"] + 1)
+        found = [one for n in numbers if (one := await jetstream.read(nc, stream, n)) is not None]
+        about = [headers for message, headers in found if tree in message.subject]
+        return [headers["traceparent"] for headers in about if "traceparent" in headers]
 
     return with_bus(Settings(nats_url=stack.nats.url), read)
 
@@ -134,12 +149,22 @@ def test_a_team_at_work_is_one_trace(
 
 
 def test_a_caller_that_was_not_sampled_sends_nothing_of_its_run(
-    stack: Stack, gateway: Gateway, receiver: OtlpReceiver
+    stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
 ) -> None:
+    """And all that travels about it says so: to the caller, on the bus, to tools."""
     unsampled = {"traceparent": f"{CALLER[:-2]}00"}
-    request = {"agent": "boss", "task": "delegate: think 0"}
-    run = gateway.request("POST", "/v1/runs", json=request, headers=unsampled).json()["id"]
+    request = {"agent": "boss", "task": f"delegate: use keyed {marks} 0.5"}
+    answer = gateway.request("POST", "/v1/runs", json=request, headers=unsampled)
+    run = answer.json()["id"]
+    carried: list[str] = []
+    eventually(marks.exists, what="the tool has begun")
+    carried += traceparents(stack, run)
     gateway.succeeded(run)
+    asked_again = gateway.request("POST", f"/v1/runs/{run}/cancel")
+    own = [line.split()[2] for line in marks.read_text().splitlines()]
+    carried += [answer.headers["traceparent"], asked_again.headers["traceparent"], *own]
+    assert len(carried) > 4
+    assert {(one[3:35], one[-2:]) for one in carried} == {(trace_id(run), "00")}
     gateway.succeeded(later := gateway.submit("boss", "delegate: think 0"))
     sound(stack, receiver, later)
     assert receiver.of_trace(trace_id(run)) == []

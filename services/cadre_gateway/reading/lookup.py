@@ -11,6 +11,7 @@ from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.api.runs import RunSummary
 from cadre.errors import BlobMissing, UnreadableMessage
+from cadre.journal.events import RunAccepted
 from cadre.ports import Journal, Stored
 from cadre.protocol.messages import Erased, Lifecycle
 from cadre.protocol.topology import tree_of
@@ -19,6 +20,7 @@ from cadre.views.story import Story
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import Tombstone, restarts
 from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
+from cadre_gateway.requests.trace_link import note_sampling
 
 _PAGES_WITHOUT_TURN = 4
 _TURNS = 2
@@ -66,11 +68,15 @@ class RunLookup:
         for one in [] if gone else await self._recent(tree, run):
             if erased is None or one.seq > erased.seq:
                 found.take(one.seq, one.entry)
+                for event in one.entry.events if one.entry.n == 1 else ():
+                    if isinstance(event, RunAccepted):
+                        note_sampling(event.task)
         if run in found.summaries:
             return found.summaries[run]
         task = await self.history.task(tree, run)
         if task is None or (erased is not None and task.at <= erased.at):
             return None
+        note_sampling(task)
         return summary_of_task(task)
 
     async def entry(self, run: str, n: int) -> Stored:

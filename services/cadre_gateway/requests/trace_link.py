@@ -1,12 +1,17 @@
 """Link the span of a request to the trace of its run."""
 
+from contextvars import ContextVar
+
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from cadre.protocol.messages import Task
 from cadre.protocol.topology import tree_of
-from cadre.telemetry.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
-from cadre.telemetry.tracing.spans import sampled
+from cadre.telemetry.tracing.ids import agent_span, root_span, sampled, trace_id, traceparent_of_run
+
+_left_out: ContextVar[str] = ContextVar("left_out", default="")
+"""The tree that this request found or began, if it is not sampled."""
 
 
 def trace_of(traceparent: str | None) -> str | None:
@@ -18,10 +23,17 @@ def trace_of(traceparent: str | None) -> str | None:
 
 
 def trace_headers(run: str) -> dict[str, str]:
-    """Return what a caller needs to find the run's trace; the span of this request is linked to it."""
+    """Return what a caller needs to find the run's trace; the span of this request is linked to a sampled one."""
     tree = tree_of(run)
-    link_current(trace_id(tree), root_span(tree) if run == tree else agent_span(run))
-    return {"X-Trace-Id": trace_id(tree), "traceparent": traceparent_of_run(run)}
+    is_sampled = _left_out.get() != tree
+    if is_sampled:
+        link_current(trace_id(tree), root_span(tree) if run == tree else agent_span(run))
+    return {"X-Trace-Id": trace_id(tree), "traceparent": traceparent_of_run(run, sampled=is_sampled)}
+
+
+def note_sampling(task: Task | None) -> None:
+    """Remember for the answer to this request whether the tree of a task is sampled."""
+    _left_out.set(task.tree if task is not None and sampled(task.trace) is False else "")
 
 
 def link_current(trace_id: str, span_id: str) -> None:

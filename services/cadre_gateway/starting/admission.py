@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.fenced_value import NatsStartClaims
 from cadre.adapters.nats.streams.store_watch import NatsStorage
@@ -19,6 +20,8 @@ from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Clock
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import generation_of, in_generation
+from cadre.settings import TracingSettings
+from cadre.telemetry.tracing.sampling import handed_down
 from cadre_gateway import SENDER
 from cadre_gateway.access.gate import RateLimits
 from cadre_gateway.access.principal import Principal
@@ -28,6 +31,7 @@ from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full, unknown_run
+from cadre_gateway.requests.trace_link import note_sampling
 
 _FRESH_SECONDS = 2.0
 """Seconds for which the list of budgets is not read again."""
@@ -209,10 +213,10 @@ class Admission:
     registry: NatsRegistry
     capacity: Capacity
     budgets: StandingBudgets
-    history: History
     limits: RateLimits
     keyed: KeyedRuns
     bus: NatsBus
+    tracing: TracingSettings
 
     async def admit(
         self,
@@ -256,6 +260,8 @@ class Admission:
         same key, which came at the same moment; RetryableError, also when the key's run begins in shards that were
         added meanwhile."""
         run = task.run
+        task = replace(task, trace=handed_down(self.tracing, run, task.trace))
+        note_sampling(task)
         if key is None or generation_of(run):
             await self.bus.send(task, SENDER)
         else:
@@ -264,15 +270,16 @@ class Admission:
             except Fenced as error:
                 await self.lookup.shards.reload()
                 raise BusUnavailable("starting a run", "shards are being added") from error
-        if key is not None and (first := await self.history.task(run, run)) is not None:
+        if key is not None and (first := await self.lookup.history.task(run, run)) is not None:
             key.check(first.request)
 
     async def _started_by(self, key: IdempotencyKey, run: str) -> RunSummary | None:
         """Return the run that the key started before, if any. Raises a 422 problem when another request did."""
-        task = await self.history.task(run, run)
+        history = self.lookup.history
+        task = await history.task(run, run)
         if task is not None:
             key.check(task.request)
-        elif not await self.history.has_entries(run, run):
+        elif not await history.has_entries(run, run):
             return None
         return await self.lookup.known(run)
 

@@ -43,7 +43,7 @@ from cadre_gateway.index.run_filter import Cursor, cursor_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid, unknown_call
-from cadre_gateway.requests.trace_link import trace_of
+from cadre_gateway.requests.trace_link import note_sampling, trace_of
 from cadre_gateway.steering.steer import RecordSender
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
@@ -156,6 +156,7 @@ class ApprovalDecisions:
         """
         async with answer_deadline():
             held = await self.held_calls.read(call)
+            note_sampling(held.run.task)
             if held.pending is None:
                 return await self._earlier(held, wanted)
             deciders = [wanted.by or SENDER, *titles]

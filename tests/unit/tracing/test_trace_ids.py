@@ -6,10 +6,11 @@ import pytest
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from cadre.engine.commands import Send
-from cadre.protocol.messages import Task
+from cadre.protocol.messages import Task, ToolCall
 from cadre.telemetry.tracing.ids import (
     call_span,
     root_span,
+    sampled,
     span_id,
     trace_id,
     traceparent_of,
@@ -52,11 +53,23 @@ def test_what_travels_in_headers_is_a_span_of_the_journal() -> None:
     known = {span.span for span in trace_of(sim.journal(), now=0.0)}
     assert len(sent) == 2
     for message in sent:
+        assert isinstance(message, Task | ToolCall)
         (link,) = link_to(traceparent_of(message))
         assert link.trace == trace_id("r1")
         assert link.span in known
     (root,) = link_to(traceparent_of_run("r1"))
     assert root.span in known
+
+
+def test_what_travels_says_that_its_tree_is_not_sampled() -> None:
+    sim = SimulatedRun().begin(trace=f"00-{'a' * 32}-{'b' * 16}-00")
+    sim.say(call("add", a=1, b=2), call("kid", task="help"))
+    sent = [command.message for command in sim.owed() if isinstance(command, Send)]
+    assert [type(message) for message in sent] == [ToolCall, Task]
+    for message in sent:
+        assert isinstance(message, Task | ToolCall)
+        assert traceparent_of(message).startswith(f"00-{trace_id('r1')}-")
+        assert sampled(traceparent_of(message)) is False
 
 
 def test_the_task_of_a_child_is_sent_from_its_call() -> None:

@@ -15,10 +15,11 @@ from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.settings import TracingSettings, read_tracing_settings
 from cadre.telemetry.tracing import names, tree_parts
-from cadre.telemetry.tracing.ids import trace_id
+from cadre.telemetry.tracing.ids import root_span, sampled, trace_id, traceparent_of
 from cadre.telemetry.tracing.page import trace_of
+from cadre.telemetry.tracing.sampling import handed_down, samples
 from cadre.telemetry.tracing.spans import SpanRecord, link_to
-from cadre_tracer.trees import Sampling, WholeTrees, decides
+from cadre_tracer.trees import Sampling, WholeTrees
 from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
@@ -202,18 +203,43 @@ def task(trace: str | None) -> Task:
     ],
 )
 def test_whom_a_sampler_asks(sampler: str, trace: str | None, taken: bool) -> None:
-    assert decides(TracingSettings(sampler=sampler), "a1", task(trace)) is taken
+    assert samples(TracingSettings(sampler=sampler), "a1", trace) is taken
 
 
 def test_a_ratio_takes_its_share_by_the_trace_id() -> None:
     settings = TracingSettings(sampler="traceidratio", sampler_ratio=0.25)
     trees = [f"tree{n}" for n in range(2000)]
-    taken = [tree for tree in trees if decides(settings, tree, None)]
+    taken = [tree for tree in trees if samples(settings, tree, None)]
     assert 400 < len(taken) < 600
     assert all(int(trace_id(tree)[16:], 16) < 2**62 for tree in taken)
     more = TracingSettings(sampler="parentbased_traceidratio", sampler_ratio=0.5)
-    assert all(decides(more, tree, None) for tree in taken)
-    assert decides(more, taken[0], task(CALLER + "00")) is False
+    assert all(samples(more, tree, None) for tree in taken)
+    assert samples(more, taken[0], CALLER + "00") is False
+
+
+@pytest.mark.parametrize(
+    ("sampler", "asked", "link"),
+    [
+        ("parentbased_always_on", None, None),
+        ("parentbased_always_on", CALLER + "01", CALLER + "01"),
+        ("parentbased_always_on", CALLER + "00", CALLER + "00"),
+        ("always_on", CALLER + "00", None),
+        ("always_off", CALLER + "01", CALLER + "00"),
+    ],
+)
+def test_a_root_task_carries_the_decision_for_its_tree(
+    sampler: str, asked: str | None, link: str | None
+) -> None:
+    settings = TracingSettings(sampler=sampler)
+    assert handed_down(settings, "a1", asked) == link
+    work = msgspec.structs.replace(task(asked), trace=handed_down(settings, "a1", asked))
+    assert sampled(traceparent_of(work)) is samples(settings, "a1", asked)
+
+
+def test_a_tree_without_a_request_carries_the_decision_too() -> None:
+    trace = handed_down(TracingSettings(sampler="always_off"), "a1", None)
+    assert trace == f"00-{trace_id('a1')}-{root_span('a1')}-00"
+    assert samples(TracingSettings(), "a1", trace) is False
 
 
 def test_a_member_follows_the_root_of_its_tree() -> None:

@@ -128,7 +128,7 @@ class NatsBus:
         fence: int | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> int:
-        own = {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
+        own = {**_traced(message), jetstream.MESSAGE_ID: message.id}
         data = await pack(message, self._blobs)
         return await jetstream.append(
             self._nc, subject, data, expect=fence, headers={**HEADERS, **own, **headers}
@@ -146,7 +146,7 @@ class NatsBus:
         receiver = slot_receiver(address.receiver, slot)
         subject = self._topology.inbox(receiver, address.sender, address.tree, address.leaf)
         headers = HEADERS | {
-            "traceparent": traceparent_of(record),
+            **_traced(record),
             # The original has the id of the record: by that the server would drop the copy.
             jetstream.MESSAGE_ID: f"{delivery.seq}@{receiver}",
             jetstream.PASSED_ON: str(delivery.origin),
@@ -183,6 +183,11 @@ class NatsBus:
         except nats.errors.Error as error:
             # Nothing depends on these: the journal records the same events a moment later.
             log.debug("not published to %s: %s", subject, error)
+
+
+def _traced(message: Addressed | TimerFired) -> dict[str, str]:
+    """Return the header by which the receiver of work hangs its spans into the trace."""
+    return {"traceparent": traceparent_of(message)} if isinstance(message, Task | ToolCall | CodeCall) else {}
 
 
 async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:

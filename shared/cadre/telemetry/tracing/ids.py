@@ -2,9 +2,15 @@
 
 import functools
 import hashlib
+import re
 
-from cadre.protocol.messages import Addressed, CodeCall, Report, Task, TimerFired, ToolCall, ToolResult
+from cadre.protocol.messages import CodeCall, Task, ToolCall
 from cadre.protocol.topology import tree_of
+
+TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+"""A W3C traceparent: its trace, span and flags."""
+
+_SAMPLED = 0x01
 
 
 @functools.lru_cache(maxsize=4096)
@@ -44,32 +50,32 @@ def block_span(block: str) -> str:
     return span_id(block, "block")
 
 
-def traceparent(tree: str, span: str) -> str:
-    """The W3C traceparent of a span, always sampled: runs are few and expensive."""
-    return f"00-{trace_id(tree)}-{span}-01"
+def traceparent(tree: str, span: str, *, sampled: bool = True) -> str:
+    """Return the W3C traceparent of a span, with the flag of its tree."""
+    return f"00-{trace_id(tree)}-{span}-{_SAMPLED if sampled else 0:02x}"
 
 
-def traceparent_of_run(run: str) -> str:
-    """The traceparent of the span that stands for the whole run."""
+def sampled(traceparent: str | None) -> bool | None:
+    """Return whether the sender of a W3C traceparent has sampled it; None when there is no valid one."""
+    found = TRACEPARENT.fullmatch(traceparent or "")
+    return bool(int(found[3], 16) & _SAMPLED) if found else None
+
+
+def traceparent_of_run(run: str, *, sampled: bool = True) -> str:
+    """Return the traceparent of the span that stands for the whole run, with the flag of its tree."""
     tree = tree_of(run)
-    return traceparent(tree, root_span(tree) if run == tree else agent_span(run))
+    return traceparent(tree, root_span(tree) if run == tree else agent_span(run), sampled=sampled)
 
 
-def traceparent_of(message: Addressed | TimerFired) -> str:
-    """The traceparent of the span that a message is sent from. The journal exports that span even if the sender dies,
-    so a receiver may make it the parent of its spans."""
+def traceparent_of(message: Task | ToolCall | CodeCall) -> str:
+    """Return the traceparent of the span that work is sent from, with the flag of its tree. The journal exports that
+    span even if the sender dies, so a receiver may make it the parent of its spans."""
     match message:
         case ToolCall():
             span = call_span(message.id)
-        case ToolResult():
-            span = call_span(message.call)
         case CodeCall():
             span = block_span(message.block)
         case Task():
             # The call of its manager, or the whole tree.
             span = call_span(message.run) if message.run != message.tree else root_span(message.tree)
-        case Report():
-            span = agent_span(message.child)
-        case _:
-            span = agent_span(message.run)
-    return traceparent(message.tree, span)
+    return traceparent(message.tree, span, sampled=sampled(message.trace) is not False)

@@ -1,7 +1,6 @@
 """Spans as data, before they are exported in any form; those that have begun and not ended, each under a key of its
 run."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -9,14 +8,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from cadre.telemetry.tracing import names
-from cadre.telemetry.tracing.ids import trace_id
+from cadre.telemetry.tracing.ids import TRACEPARENT, sampled, trace_id
 
 SpanKind = Literal["INTERNAL", "CLIENT", "PRODUCER", "CONSUMER"]
 Status = Literal["UNSET", "OK", "ERROR"]
 Value = str | bool | int | float | list[str]
-
-_TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
-_SAMPLED = 0x01
 
 
 class SpanLink(msgspec.Struct, frozen=True):
@@ -70,14 +66,8 @@ def nanoseconds(at: float) -> int:
 def link_to(traceparent: str | None) -> list[SpanLink]:
     """Return the link to the span of a W3C traceparent in a list; empty when there is no valid one, or when its
     sender has not sampled it: no backend will have it."""
-    found = _TRACEPARENT.fullmatch(traceparent or "")
-    return [SpanLink(found[1], found[2])] if found and int(found[3], 16) & _SAMPLED else []
-
-
-def sampled(traceparent: str | None) -> bool | None:
-    """Return whether the sender of a W3C traceparent has sampled it; None when there is no valid one."""
-    found = _TRACEPARENT.fullmatch(traceparent or "")
-    return bool(int(found[3], 16) & _SAMPLED) if found else None
+    found = TRACEPARENT.fullmatch(traceparent or "")
+    return [SpanLink(found[1], found[2])] if found and sampled(traceparent) else []
 
 
 SHORTEST = 1_000
