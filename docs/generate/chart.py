@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.cli.deployment.k8s import as_yaml
 from cadre.deploy.k8s.object_kinds import definitions
-from cadre.deploy.k8s.operator import digest_of, operator_manifests
+from cadre.deploy.k8s.render import digest_of, operator_manifests
 from cadre.deploy.k8s.values import Values, Workload, read_values
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

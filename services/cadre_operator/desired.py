@@ -19,7 +19,7 @@ from cadre.errors import SpecError
 from cadre.protocol.nats_users import Role, tools_of
 from cadre_operator.cluster import MANAGER
 from cadre_operator.namespace import Reading, Service
-from cadre_operator.users import Users
+from cadre_operator.nats_users import Users
 
 _RUNNING = ("Deployment", "Job", "ScaledObject")
 """Kinds whose pods mount what the others are: these come last."""

@@ -33,7 +33,7 @@ from cadre_operator.desired import (
 )
 from cadre_operator.gateways import NOTES, DefinitionObjects, Notes
 from cadre_operator.namespace import Objects, read_namespace
-from cadre_operator.nats_list import NatsList
+from cadre_operator.nats_users import NatsList, Users
 from cadre_operator.status import (
     ACCEPTED,
     CRASHES,
@@ -46,7 +46,6 @@ from cadre_operator.status import (
     replicas,
     status_with,
 )
-from cadre_operator.users import Users
 
 VALUES_MAP = "cadre-values"
 """The ConfigMap with the values of a namespace, under its one key."""

@@ -1,4 +1,4 @@
-"""Fetches a page of the web within bounds: of time, of size, and of where it may lie."""
+"""Fetches a page of the web within bounds: of time, of size, and of where it may lie, and reads the settings for that."""
 
 import asyncio
 import ssl
@@ -6,6 +6,7 @@ import zlib
 from typing import NamedTuple
 
 import httpx2
+import msgspec
 
 from cadre.adapters.addresses import (
     Address,
@@ -17,6 +18,7 @@ from cadre.adapters.addresses import (
 )
 from cadre.adapters.http_options import tls_context
 from cadre.errors import SettingError
+from cadre.settings import read
 
 FETCH_SECONDS = 20.0
 """Seconds that a page with all its redirects may take."""
@@ -177,3 +179,18 @@ def _decompressed(data: bytes) -> tuple[bytes, bool]:
         if len(content) == MAX_PAGE_BYTES:
             break
     return content, False
+
+
+class StandardToolsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings for what the standard tools may reach: `CADRE_SEARCH`, `CADRE_VISIT_PRIVATE`."""
+
+    search: str = "folder:documents"
+    """The source that `web_search` searches: `folder:PATH` or `searxng:URL`."""
+    visit_private: str = ""
+    """Addresses that `visit_webpage` may read in addition to the public internet: `1` for all, or networks such as
+    10.1.0.0/16."""
+
+
+def read_standard_tools_settings() -> StandardToolsSettings:
+    """As `cadre.settings.read` reads them."""
+    return read(StandardToolsSettings, "CADRE_")

@@ -15,7 +15,7 @@ from cadre.adapters.http_options import http_options
 from cadre.errors import SettingError
 from cadre.tool import tool
 from cadre.tools.thread import run_in_thread
-from cadre_standard_tools.settings import read_standard_tools_settings
+from cadre_standard_tools.fetching import read_standard_tools_settings
 
 
 class Hit(msgspec.Struct, frozen=True):

@@ -8,8 +8,7 @@ from cadre.adapters.addresses import read_networks
 from cadre.errors import SetupError
 from cadre.tool import tool
 from cadre.tools.thread import run_in_thread
-from cadre_standard_tools.fetching import FetchedPage, Fetcher, PageUnavailable
-from cadre_standard_tools.settings import read_standard_tools_settings
+from cadre_standard_tools.fetching import FetchedPage, Fetcher, PageUnavailable, read_standard_tools_settings
 
 MAX_CHARACTERS = 40_000
 """Number of characters of a page that the model is shown."""

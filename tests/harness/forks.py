@@ -50,7 +50,7 @@ _IMPORTED = [
     "cadre.kinds.code.kind",
     "cadre.kinds.tool_calling.kind",
     "cadre.service.agent",
-    "cadre.tools.docstring",
+    "cadre.tools.signature",
     "anyio._backends._asyncio",
     "httpcore2",
     "openai",

@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cadre.deploy.k8s.operator import NAME, operator_manifests
+from cadre.deploy.k8s.render import NAME, operator_manifests
 from cadre.deploy.k8s.values import read_values
 from harness.nats_server import nats_binary
 from kube.api_server import ApiServer

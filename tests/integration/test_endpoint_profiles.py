@@ -121,7 +121,7 @@ async def test_the_signatures_of_parallel_calls_stay_with_their_calls(index: boo
 
 
 def test_pieces_of_reasoning_are_put_together() -> None:
-    from cadre.adapters.models.kept_parts import KeptParts
+    from cadre.adapters.models.answer import KeptParts
 
     kept = KeptParts()
     for text in ("I ", "look."):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cadre.deploy.k8s.object_kinds import OBJECT_KINDS, definitions
-from cadre.deploy.k8s.operator import operator_manifests
+from cadre.deploy.k8s.render import operator_manifests
 from cadre.deploy.k8s.values import read_values
 from kube.object_store import BUILT_IN, Refusal, Store
 

@@ -12,9 +12,8 @@ from cadre.deploy.k8s.values import read_values
 from cadre.errors import BusUnavailable
 from cadre.protocol.nats_users import Role
 from cadre.settings import Settings
-from cadre_operator import nats_list
-from cadre_operator.nats_list import NatsList
-from cadre_operator.users import Users
+from cadre_operator import nats_users
+from cadre_operator.nats_users import NatsList, Users
 from harness.nats_server import NatsServer, free_port
 from harness.patience import patience
 from kube.api_server import ApiServer
@@ -33,7 +32,7 @@ async def test_a_server_that_reads_no_users_is_named(tmp_path: Path, monkeypatch
     with NatsServer(tmp_path, port=port, more=listed):
         assert await asked.unread(values, [known]) == ""
         assert await asked.unread(values, [known, late]) == "", "it has a while to read the list"
-        monkeypatch.setattr(nats_list, "READ_WITHIN_SECONDS", 0.0)
+        monkeypatch.setattr(nats_users, "READ_WITHIN_SECONDS", 0.0)
         assert "Secret cadre-nats-agent-late" in await asked.unread(values, [known, late])
         assert await asked.unread(values, [known]) == ""
 

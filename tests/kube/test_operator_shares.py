@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from cadre.deploy.k8s.operator import operator_manifests
+from cadre.deploy.k8s.render import operator_manifests
 from cadre.deploy.k8s.values import read_values
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess

@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.engine.chat import base_tokens
 from cadre.engine.context.context_budget import IMAGE
-from cadre.engine.context.tokens import tokens_of
+from cadre.engine.context.text_size import tokens_of
 from cadre.engine.kind import to_begin
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import Toolset

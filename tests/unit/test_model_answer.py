@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer, ModelAnswer
-from cadre.adapters.models.api import answer_of
 from cadre.adapters.models.error_body import read_error
 from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody, read_body
+from cadre.adapters.models.openai_client import answer_of
 from cadre.errors import SpecError
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec

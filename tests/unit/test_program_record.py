@@ -10,7 +10,7 @@ from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.raw_answer import RawAnswer
 from cadre.adapters.models.responses_answer import ResponsesAnswer
 from cadre.adapters.program import life as life_module
-from cadre.adapters.program.answer_streams import chat_stream, response_stream
+from cadre.adapters.program.address import chat_stream, response_stream
 from cadre.adapters.program.life import Life, LifeAsked, LifeEnded, LifeLost, LiveStream, RequestRefused
 from cadre.adapters.program.record import Record, difference
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest

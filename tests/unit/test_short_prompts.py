@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cadre.engine.context.tokens import tokens_of
+from cadre.engine.context.text_size import tokens_of
 from cadre.kinds.code.section import CodeSpec
 from cadre.prompting.prompts import Prompts, kind_for, prompts_for
 from cadre.spec.agent import AgentSpec

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from cadre.adapters.models.context_size import OVERFLOWS, excess_of
 from cadre.adapters.models.error_body import read_error
 from cadre.adapters.models.failure import Refusal, failed_status, refusal_of
-from cadre.adapters.models.too_long import OVERFLOWS, excess_of
 from cadre.errors import ModelRefused
 from cadre.spec.model import ModelSpec
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.protocol.tagged import MAX_LEVELS, nesting
 from cadre.runtime.tool_output import MAX_OUTPUT_BYTES, cut_to_read, oversized, to_json
 from cadre.tools.files import File

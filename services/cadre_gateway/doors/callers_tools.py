@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.errors import SpecError
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import CallerTerms
 from cadre.spec.answer_schema import check_schema
-from cadre.spec.names import check_name
+from cadre.spec.names import FINAL_ANSWER, check_name
 from cadre_gateway.requests.problems import invalid
 
 _MAX_TOOLS = 128

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
@@ -14,6 +13,7 @@ from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import is_within, tree_of
+from cadre.spec.names import FINAL_ANSWER
 from cadre.views.rows import call_key
 from cadre.views.story import NOTHING, Story, Update
 

@@ -7,7 +7,7 @@ from typing import Any
 from cadre.delivery.call_worker import CallWorker
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import impersonation
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.cards import ToolCard

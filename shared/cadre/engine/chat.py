@@ -21,13 +21,11 @@ from cadre.engine.context.context_budget import (
     to_cover,
 )
 from cadre.engine.context.images import Pictured, latest, with_images_of
-from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import CHARACTERS, fit, tokens_of
+from cadre.engine.context.text_size import CHARACTERS, fit, observation_of, tokens_of
 from cadre.engine.kind import StepAccount, account_of, kind_of
 from cadre.engine.model_choice import asked_model, spec_as_asked
 from cadre.engine.model_request import ChatMessage, ModelRequest, without_items
 from cadre.engine.parts import with_inputs
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import SUMMARY, Run
 from cadre.journal.steps import (
     ActionStep,
@@ -45,6 +43,7 @@ from cadre.prompting.prompts import NO_TERMS, Prompts, kind_for
 from cadre.prompting.tool_text import told_with_answer
 from cadre.spec.kinds import facts_of
 from cadre.spec.member_call import call_schema
+from cadre.spec.names import FINAL_ANSWER
 
 LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""

@@ -19,7 +19,6 @@ from cadre.engine.fold import apply, partial_result_of
 from cadre.engine.kind import Kind, kind_of
 from cadre.engine.model_choice import fallback_of_call, made_to
 from cadre.engine.policies.rules import asks_for_plan, policies_of
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.engine.toolset import toolset_change
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -33,6 +32,7 @@ from cadre.protocol.policy import PLAN_TOOLS
 from cadre.protocol.topology import call_id
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
+from cadre.spec.names import FINAL_ANSWER
 
 Tap = Callable[[Run, ev.AnyEvent], None]
 """Called with each event and the run in the state before it."""

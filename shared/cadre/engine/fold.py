@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.truncation import is_cut_off
+from cadre.engine.answers.answer_form import is_cut_off
 from cadre.engine.calls.fold_calls import (
     close_call,
     cut_short,
@@ -33,7 +33,7 @@ from cadre.engine.context.context_budget import (
     weight_of_unread,
 )
 from cadre.engine.context.images import note_images
-from cadre.engine.context.observation import clip, observation_of
+from cadre.engine.context.text_size import clip, observation_of
 from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.engine.model_choice import choose
 from cadre.engine.model_request import native_calls

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cadre.engine.context.observation import observation_of
+from cadre.engine.context.text_size import observation_of
 from cadre.engine.policies.rules import asks_for_plan
 from cadre.errors import SpecError
 from cadre.journal.arrivals import Arrival

@@ -7,8 +7,7 @@ sees the same memories even if the service would answer differently by then.
 import msgspec
 
 from cadre.engine.context.context_budget import room
-from cadre.engine.context.observation import clip, observation_of
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import clip, fit, observation_of
 from cadre.engine.draft import Draft
 from cadre.engine.kind import account_of
 from cadre.journal import events as ev

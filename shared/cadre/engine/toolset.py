@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, Toolset
 from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard, Presence, ToolCard, presence_order
 from cadre.protocol.memory import QUERY_RESOURCES, RECALL, REMEMBER
 from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.names import FINAL_ANSWER
 from cadre.spec.policy import is_expression
 
 

@@ -3,8 +3,7 @@ steps are used up."""
 
 from abc import abstractmethod
 
-from cadre.engine.answers.answer_form import LAST_WORD_FAILED, last_answer_form
-from cadre.engine.answers.truncation import WRITE_LESS, cut_off
+from cadre.engine.answers.answer_form import LAST_WORD_FAILED, WRITE_LESS, cut_off, last_answer_form
 from cadre.engine.calls.calls_in_text import answer_form, last_word
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Kind

@@ -23,7 +23,7 @@ from cadre.engine.calls.results import (
     settled,
 )
 from cadre.engine.context.compaction import on_overflow, on_summary, without_model
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.engine.draft import Draft, Tap
 from cadre.engine.kind import Absent, EditNotAllowed, Signalled, kind_of
 from cadre.engine.model_choice import asked_model, next_fallback, tries

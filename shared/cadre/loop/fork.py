@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import ActionStep, CallState, MessageStep, PlanningStep, Step, TaskStep
 from cadre.journal.unions import converted

@@ -11,7 +11,6 @@ from cadre.engine.commands import CallModel
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.timers import deadline_fired
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import ModelInFlight, Run
@@ -19,6 +18,7 @@ from cadre.ports import Confirm, TurnTakingModel
 from cadre.protocol.deltas import OF_ANSWER, Delta, StreamChunk
 from cadre.protocol.messages import TimerFired
 from cadre.protocol.topology import model_call_id
+from cadre.spec.names import FINAL_ANSWER
 from cadre.spec.prices import Prices, priced
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.engine.chat import as_text, in_summary, messages_of
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
-from cadre.engine.context.observation import clip, observation_of
+from cadre.engine.context.text_size import clip, observation_of
 from cadre.journal.arrivals import ModelReplied, Poisoned, Toolset
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import AnswerStep, Step, TaskStep

@@ -1,4 +1,4 @@
-"""The rules for names and numbers in a spec."""
+"""The rules for names and numbers in a spec, and the name that every agent's model is offered in addition."""
 
 import re
 from collections.abc import Iterable
@@ -33,3 +33,6 @@ def check_bounds(agent: str, bounds: Iterable[Bound]) -> None:
         if value is not None and not least <= value <= MOST:
             bound = f"at most {MOST:g}" if value > MOST else f"at least {least:g}"
             raise SpecError(f"must be {bound}", key=key, agent=agent)
+
+
+FINAL_ANSWER = "final_answer"

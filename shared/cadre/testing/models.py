@@ -15,13 +15,13 @@ import httpx2
 import msgspec
 
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.errors import ModelRefused, ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
 from cadre.options import explained, explained_function
 from cadre.ports import Model, ModelReply, OnText
 from cadre.protocol.usage import Usage
 from cadre.settings import child_environment
+from cadre.spec.names import FINAL_ANSWER
 from cadre.tools.example_values import example
 
 Reply = ModelReply | RequestedCall | Sequence[RequestedCall] | str | Exception

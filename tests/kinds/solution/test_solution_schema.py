@@ -8,7 +8,7 @@ import pytest
 
 from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import functions
-from cadre.engine.context.tokens import tokens_of
+from cadre.engine.context.text_size import tokens_of
 from cadre.errors import SpecError
 from cadre.kinds.solution.records import ImplicitActivity, SolutionSpec
 from cadre.kinds.solution.schema import solution_schema, with_all_required, without_nulls

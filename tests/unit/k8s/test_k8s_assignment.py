@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from cadre.deploy.k8s.assignment import setting
-from cadre.deploy.k8s.values import read_values
+from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
 from cadre.spec.model import Price
 

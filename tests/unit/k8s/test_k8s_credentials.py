@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from cadre.deploy import nats_files
-from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.values import setting
 from cadre.deploy.team_components import roles_of
 from cadre.deploy.team_file import read_team
 from cadre.protocol.topology import Topology

@@ -7,11 +7,10 @@ import pytest
 import yaml
 
 from cadre.cli.deployment.k8s import as_yaml
-from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import Manifest, merged
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import read_values
+from cadre.deploy.k8s.values import read_values, setting
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError

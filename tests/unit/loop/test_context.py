@@ -10,7 +10,7 @@ from semantic_text_splitter import TextSplitter
 
 from cadre.engine.chat import Transcript, base_tokens, summary_prompt
 from cadre.engine.context.context_budget import limit, summary_tokens, weight_of_memory
-from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.fold import apply_entry
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev

@@ -13,9 +13,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.deltas import Delta
+from cadre.spec.names import FINAL_ANSWER
 from cadre_gateway.doors.answers import json_answer, run_headers
 from cadre_gateway.doors.callers_tools import schema_of, terms_of, wants_final_call
 from cadre_gateway.doors.following import Answers, LiveText, check_success

@@ -1,18 +1,17 @@
-"""The meaning of a model endpoint's failure for the run, in one clear line."""
+"""The meaning of a model endpoint's failure for the run, in one clear line, and of an answer's `finish_reason`. Pure."""
 
 import os
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from cadre.adapters.models.context_size import excess_of, is_too_long
 from cadre.adapters.models.error_body import SentError, header_wait, named_wait, read_error
-from cadre.adapters.models.finish_reason import ending_of
-from cadre.adapters.models.too_long import excess_of, is_too_long
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply
@@ -455,3 +454,44 @@ def root_cause(error: BaseException) -> str:
         first = inner.exceptions[0] if isinstance(inner, BaseExceptionGroup) else None
         inner = first or inner.__cause__ or inner.__context__
     return " ".join(texts[-1].split())
+
+
+Ending = Literal["failed", "filtered", "too_long", "unread_call", "cut"]
+"""The ways in which an incomplete answer ended: the endpoint failed, a filter withheld the answer, the context has no
+room for request and answer, the endpoint could not read the model's call, the answer was cut at the limit of tokens."""
+
+_ENDINGS: dict[Ending, tuple[str, ...]] = {
+    "failed": (
+        *("error", "network_error", "insufficient_system_resource", "server_error", "abort", "aborted"),
+        *("timeout", "cancelled", "canceled", "user_cancel"),
+    ),
+    "filtered": (
+        *("content_filter", "sensitive", "safety", "recitation", "blocklist", "prohibited_content", "spii"),
+        *("image_safety", "language", "guardrail_intervened", "moderation", "content_filtered"),
+        *("error_toxic", "refusal"),
+    ),
+    "too_long": (
+        *("model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded"),
+        "error_limit",
+    ),
+    "unread_call": (
+        "malformed_function_call",
+        "malformed_tool_call",
+        "unexpected_tool_call",
+        "malformed_response",
+    ),
+    "cut": ("length", "model_length", "max_tokens", "max_output_tokens", "max_new_tokens"),
+}
+"""What each way is called by OpenAI, OpenRouter, Z.ai, DeepSeek, vLLM, SGLang, Cohere, Gemini, Anthropic, Mistral and
+relays. All others (`stop`, `tool_calls`, `end`, `eos`, `end_turn`) end a whole answer: what came says what it is."""
+
+_ENDING_OF = {reason: ending for ending, reasons in _ENDINGS.items() for reason in reasons}
+
+
+def ending_of(reason: str) -> Ending | None:
+    """Return how an answer with this finish_reason ended; None for a whole one.
+
+    Some endpoints put a class in front: `function_call_filter: MALFORMED_FUNCTION_CALL`, `FinishReason.SAFETY`.
+    """
+    parts = [part.strip().casefold() for part in re.split("[:.]", reason)]
+    return next((_ENDING_OF[part] for part in reversed(parts) if part in _ENDING_OF), None)

@@ -1,22 +1,31 @@
-"""The `openai` client of one endpoint: loaded with its first request, its key in no error or log line."""
+"""The `openai` client of one endpoint: loaded with its first request, its key in no error or log line; and the two APIs
+that a model is asked through, chat completions and responses."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from cadre.adapters.http_options import http_options
+from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.event_stream import read_body
 from cadre.adapters.models.failure import Refusal, refusal_of, retry_after, root_cause
+from cadre.adapters.models.raw_answer import RawAnswer
+from cadre.adapters.models.request_body import sent_body
+from cadre.adapters.models.responses_answer import ResponsesAnswer
+from cadre.engine.answers.code_blocks import end_of_answer
 from cadre.errors import ModelRefused, SettingError
+from cadre.ports import OnText
 from cadre.settings import read_secret
+from cadre.spec.model import ModelSpec
 from cadre.tools.thread import run_in_thread
 
 if TYPE_CHECKING:
@@ -196,3 +205,32 @@ def json_or_text(body: str) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return body
+
+
+Answer = ModelAnswer | ResponsesAnswer | RawAnswer
+
+
+def answer_of(
+    spec: ModelSpec,
+    stop: list[str],
+    on_text: OnText,
+    block: tuple[str, str] | None = None,
+    names: Collection[str] = (),
+) -> ModelAnswer | ResponsesAnswer:
+    """Collect what the model's API sends for one request.
+
+    Args:
+        block: the tags around the code that is asked for.
+        names: the functions on offer.
+    """
+    kind = ResponsesAnswer if spec.api == "responses" else ModelAnswer
+    end_of = functools.partial(end_of_answer, tags=block) if block is not None else None
+    return kind(stop, on_text, time.monotonic, spec.chars, end_of, names)
+
+
+def create(
+    client: Any, spec: ModelSpec, body: dict[str, Any], *, is_raw: bool = False
+) -> AsyncGenerator[Any, None]:
+    """Send a chat completion request through the model's API, or a `raw` one as it is; yield what `post` does."""
+    path = "/responses" if spec.api == "responses" else "/chat/completions"
+    return post(client, path, body if is_raw else sent_body(spec, body))

@@ -14,8 +14,7 @@ import msgspec
 
 from cadre.adapters.http_options import http_options
 from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer
-from cadre.adapters.models.api import Answer, answer_of, create
-from cadre.adapters.models.context_size import context_of, is_unnamed
+from cadre.adapters.models.context_size import Excess, context_of, excess_of, is_unnamed
 from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody
 from cadre.adapters.models.failure import (
     Refusal,
@@ -32,12 +31,18 @@ from cadre.adapters.models.failure import (
     refused_call,
     shown_url,
 )
-from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.openai_client import (
+    Answer,
+    EndpointLost,
+    EndpointRefused,
+    OpenAIClient,
+    answer_of,
+    create,
+)
 from cadre.adapters.models.profiles import taught_by
 from cadre.adapters.models.raw_answer import RawAnswer
 from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_of, raw_body
 from cadre.adapters.models.request_slots import RequestSlots
-from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
 from cadre.engine.answers.reasoning import for_people, has_tag, lacks_opening
 from cadre.engine.context.context_budget import ANSWER, answer_tokens

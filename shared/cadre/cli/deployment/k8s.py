@@ -7,12 +7,10 @@ from typing import Any
 import click
 import yaml
 
-from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.operator import operator_manifests
-from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values
+from cadre.deploy.k8s.render import operator_manifests, render
+from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values, setting
 from cadre.deploy.team_components import VALUES_FILE, components_of, roles_of_components
 from cadre.deploy.team_file import TeamSpec, read_team
 from cadre.errors import CommandFailed, ExitCode, SpecError

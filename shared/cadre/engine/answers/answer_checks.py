@@ -7,7 +7,6 @@ agent's own answer goes into them.
 
 from typing import Any
 
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, TaskStep
@@ -15,6 +14,7 @@ from cadre.protocol.messages import ToolResult
 from cadre.protocol.tagged import for_schema
 from cadre.protocol.topology import call_id
 from cadre.spec.answer_schema import misfits
+from cadre.spec.names import FINAL_ANSWER
 from cadre.spec.policy import is_expression, why_untrue
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cadre.engine.calls.call_check import CallNotAllowed, as_judged, check_call
-from cadre.engine.context.observation import observation_of
+from cadre.engine.context.text_size import observation_of
 from cadre.engine.kind import kind_of
 from cadre.engine.parts import is_callers
 from cadre.engine.policies.fold_facts import with_words

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from cadre.engine.kind import kind_of
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.tagged import for_schema
@@ -17,6 +16,7 @@ from cadre.recent import Recent
 from cadre.spec.answer_schema import SchemaCheck, TooMuchToCheck
 from cadre.spec.kinds import facts_of
 from cadre.spec.member_call import ADDITIONAL, as_declared, call_schema
+from cadre.spec.names import FINAL_ANSWER
 
 _MOST_VALIDATORS = 1024
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.spec.names import FINAL_ANSWER
 from cadre.spec.schema_form import typed
 
 Schema = dict[str, Any]

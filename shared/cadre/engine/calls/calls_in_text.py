@@ -26,10 +26,10 @@ from cadre.engine.calls.call_check import (
 )
 from cadre.engine.calls.call_schema import schema_at_root
 from cadre.engine.model_choice import asked_model
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
+from cadre.spec.names import FINAL_ANSWER
 
 Schema = dict[str, Any]
 

@@ -2,8 +2,7 @@
 
 from cadre.engine.calls.repeats import note_outcome
 from cadre.engine.context.context_budget import per_step, weight_of_closed
-from cadre.engine.context.observation import clip, observation_of
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import clip, fit, observation_of
 from cadre.engine.timers import away_of
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run

@@ -8,8 +8,7 @@ many steps: messages only grow in between, and a long run costs in proportion to
 from cadre.engine.answers.reasoning import for_people
 from cadre.engine.calls.calls_in_text import calls_alone
 from cadre.engine.context.context_budget import summary_tokens, to_cover
-from cadre.engine.context.observation import clip
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import clip, fit
 from cadre.engine.draft import Draft
 from cadre.engine.kind import account_of
 from cadre.journal import events as ev

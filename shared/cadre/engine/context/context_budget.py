@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from cadre.engine.context.images import shown_by
-from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import SUMMARY, Counted, Run

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cadre.engine.calls.fold_calls import error_of, failure_of
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run

@@ -12,11 +12,10 @@ from cadre.engine.calls.call_schema import ANY_ANSWER, call_union, object_of
 from cadre.engine.calls.calls_in_text import ARGUMENT_KEYS, Schema, SchemaOf, read_call
 from cadre.engine.chat import functions, observed
 from cadre.engine.context.context_budget import known_room
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import fit
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelFailed
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
@@ -26,6 +25,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import AgentContract, ContractProblem, TaskInputs, inputs_type, read_problems
 from cadre.spec.expression_types import Typed, attributes_read, names_read
 from cadre.spec.expressions import templates_in
+from cadre.spec.names import FINAL_ANSWER
 
 
 def step_messages(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:

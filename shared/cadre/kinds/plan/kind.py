@@ -9,15 +9,13 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.answer_form import last_answer_form, last_answer_of
+from cadre.engine.answers.answer_form import cut_off, last_answer_form, last_answer_of
 from cadre.engine.answers.json_text import ReadingError, read_array
-from cadre.engine.answers.truncation import cut_off
 from cadre.engine.calls.call_check import CallNotAllowed, as_written, check_arguments, input_schema
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import known_room
-from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import fit, observation_of
 from cadre.engine.contract import delegation_problems
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Editable, EditNotAllowed, Kind, StepAccount

@@ -8,8 +8,7 @@ import msgspec
 from cadre.engine.answers.lenient_json import LenientError, Reader
 from cadre.engine.calls.open_calls import RunPart
 from cadre.engine.context.context_budget import known_room
-from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import fit, observation_of
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.plan.records import PlanItem

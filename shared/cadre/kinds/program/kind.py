@@ -10,7 +10,6 @@ from cadre.engine.commands import Command, Send
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Absent, Chat, Kind, Signalled, StepAccount
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
@@ -24,13 +23,15 @@ from cadre.kinds.program.records import (
     ProgramStarted,
     ProgramState,
     ProgramStep,
+    pool_of,
+    program_of,
 )
 from cadre.protocol.code import CodeExchange, CodeReply
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.program import MESSAGES, asks_model, bodies_of
 from cadre.protocol.topology import code_call_id, program_id
 from cadre.protocol.usage import Usage
-from cadre.spec.program import pool_of, program_of
+from cadre.spec.names import FINAL_ANSWER
 
 
 class ProgramKind(Kind):

@@ -11,7 +11,7 @@ import msgspec
 
 from cadre.engine.budget import over_budget
 from cadre.engine.calls.fold_calls import no_answer
-from cadre.engine.context.observation import observation_of
+from cadre.engine.context.text_size import observation_of
 from cadre.engine.draft import Draft
 from cadre.engine.graph import label
 from cadre.engine.kind import Absent, Chat, Kind, Signalled

@@ -14,7 +14,7 @@ from cadre.engine.answers.json_text import ReadingError, is_closed
 from cadre.engine.calls.approval import edited_calls, edits_as_text, proposed_calls
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
-from cadre.engine.context.observation import observation_of
+from cadre.engine.context.text_size import observation_of
 from cadre.engine.draft import Draft
 from cadre.engine.graph import MODEL, agent_graph, label
 from cadre.engine.kind import Chat, StepAccount

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.engine.context.observation import observation_of
+from cadre.engine.context.text_size import observation_of
 from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, Mark
 from cadre.kinds.tool_calling.records import STEPWISE

@@ -11,13 +11,13 @@ from cadre.engine.answers.json_text import ReadingError, read_arguments, read_ob
 from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.call_schema import ANY_ANSWER, Schema, call_union, object_of, schema_at_root
 from cadre.engine.calls.calls_in_text import read_call, schemas_of
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.solution.records import ImplicitActivity, ProposedCall, solution_of
 from cadre.protocol.cards import AgentCard
 from cadre.spec.answer_schema import as_parameter, misfits
 from cadre.spec.member_call import call_schema
+from cadre.spec.names import FINAL_ANSWER
 
 _TASK: Schema = {
     "type": "object",

@@ -6,11 +6,10 @@ events.
 
 from collections.abc import Iterator, Sequence
 
-from cadre.engine.answers.answer_form import last_answer_of
+from cadre.engine.answers.answer_form import cut_off, last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.reasoning import for_people
-from cadre.engine.answers.truncation import cut_off
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.engine.draft import Draft
 from cadre.engine.graph import MODEL, agent_graph, goal_nodes
 from cadre.engine.kind import Chat, Editable, EditNotAllowed, Kind, StepAccount

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError, read_array
-from cadre.engine.context.observation import clip
+from cadre.engine.context.text_size import clip
 from cadre.engine.kind import Editable, EditNotAllowed
 from cadre.journal.parts import JournalEvent
 from cadre.journal.steps import ActionStep, Step

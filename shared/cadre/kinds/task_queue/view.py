@@ -6,7 +6,7 @@ from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.calls.call_schema import object_of
 from cadre.engine.chat import as_text, task_text
 from cadre.engine.context.context_budget import MESSAGE, known_room, pinned
-from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.parts import with_inputs

@@ -18,7 +18,6 @@ from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
@@ -27,6 +26,7 @@ from cadre.prompting.tool_text import to_call
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import NamedFunction
+from cadre.spec.names import FINAL_ANSWER
 
 _ARGUMENTS = re.compile(r"[\"'](?:arguments|args|parameters)[\"']\s*:|<(?:arg_key|parameter)\b")
 """The beginning of a call in a text."""

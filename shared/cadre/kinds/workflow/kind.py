@@ -4,9 +4,9 @@ where a step says so."""
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cadre.engine.answers.answer_form import cut_off
 from cadre.engine.answers.json_text import ReadingError
-from cadre.engine.answers.truncation import cut_off
-from cadre.engine.context.observation import observation_of
+from cadre.engine.context.text_size import observation_of
 from cadre.engine.draft import Draft
 from cadre.engine.graph import label
 from cadre.engine.kind import Absent, Chat, Kind, Signalled, StepAccount

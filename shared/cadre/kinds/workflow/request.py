@@ -11,8 +11,7 @@ from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.calls_in_text import ARGUMENT_KEYS, read_call, read_given
 from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import known_room
-from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import fit, observation_of
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.context.context_budget import known_room
-from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import fit
+from cadre.engine.context.text_size import fit, observation_of
 from cadre.journal.run import Run
 from cadre.kinds.workflow.records import FailedStep, WorkflowState
 from cadre.kinds.workflow.section import workflow_of

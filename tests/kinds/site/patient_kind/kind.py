@@ -11,7 +11,6 @@ from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Absent, Chat, Editable, EditNotAllowed, Kind, Signalled
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent
@@ -24,6 +23,7 @@ from cadre.protocol.messages import (
     Message,
     TimerFired,
 )
+from cadre.spec.names import FINAL_ANSWER
 from patient_kind.records import Noted, Nudge, Nudged, PatientSpec, PatientState
 
 

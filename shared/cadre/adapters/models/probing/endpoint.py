@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer
-from cadre.adapters.models.api import answer_of, create
 from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody
 from cadre.adapters.models.failure import failed_answer, failed_connection, failed_status
-from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient, answer_of, create
 from cadre.adapters.models.profiles import profile_of
 from cadre.errors import ModelError, ModelRefused
 from cadre.ports import ModelReply

@@ -7,11 +7,10 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from cadre.adapters.models.context_size import listed_context
+from cadre.adapters.models.context_size import excess_of, listed_context
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed, ProbeReply
 from cadre.adapters.models.probing.report import Probe
 from cadre.adapters.models.sent_messages import BRIDGE, chat_messages
-from cadre.adapters.models.too_long import excess_of
 from cadre.spec.model import ModelSpec, Profile, ReasoningBack
 
 _ANSWER_TOKENS = 200

@@ -1,12 +1,14 @@
-"""Estimate the tokens of a text, without any model's own tokenizer.
+"""Render values as text for a model, estimate the tokens of a text without any model's own tokenizer, and cut a text
+that is too long.
 
 The estimate is made for being safe: from the kinds of characters in a text, a little more than byte pair tokenizers
 make of prose, code, numbers and hashes, and up to three times as much for alphabets that they know well.
 """
 
 import math
+from typing import Any
 
-from cadre.engine.context.observation import clip
+import msgspec
 
 CHARACTERS = 3
 """The characters of a summary that make one token, for a model that is given its length in characters."""
@@ -63,3 +65,17 @@ def fit(text: str, tokens: int) -> str:
     while tokens_of(cut := clip(text, characters)) > tokens and characters:
         characters = characters * 4 // 5
     return cut
+
+
+def observation_of(output: Any) -> str:
+    """A text as it is, anything else as JSON."""
+    return output if isinstance(output, str) else msgspec.json.encode(output).decode()
+
+
+def clip(text: str, limit: int | None) -> str:
+    """`text`, or its two ends with a note between them when it has more than `limit` characters."""
+    if limit is None or len(text) <= limit:
+        return text
+    note = f"\n[… {len(text) - limit} of {len(text)} characters left out …]\n"
+    half = limit // 2
+    return text[:half] + note + text[len(text) - (limit - half) :]
