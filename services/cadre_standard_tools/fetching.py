@@ -1,4 +1,4 @@
-"""Fetches a page of the web within bounds: of time, of size, and of where it may lie, and reads the settings for that."""
+"""Fetches a page of the web within bounds of time, size and place, and reads the settings of the standard tools."""
 
 import asyncio
 import ssl

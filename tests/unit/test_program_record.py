@@ -13,9 +13,8 @@ from cadre.adapters.program import life as life_module
 from cadre.adapters.program.address import chat_stream, response_stream
 from cadre.adapters.program.life import Life, LifeAsked, LifeEnded, LifeLost, LiveStream, RequestRefused
 from cadre.adapters.program.record import Record, difference
-from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest, call_request, model_request
 from cadre.protocol.deltas import StreamChunk
-from cadre.protocol.program import call_request, model_request
 from cadre.spec.model import MAX_ANSWER_CHARS
 
 

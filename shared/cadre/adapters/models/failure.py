@@ -1,4 +1,4 @@
-"""The meaning of a model endpoint's failure for the run, in one clear line, and of an answer's `finish_reason`. Pure."""
+"""The meaning of a model endpoint's failure for the run, in one clear line, and of the way an answer ended."""
 
 import os
 import re

@@ -1,5 +1,5 @@
-"""The body of a request as it goes to an endpoint: what a run asks, as the model's spec has it sent, to chat completions
-or in the terms of the Responses API."""
+"""The body of a request as it goes to an endpoint: what a run asks, as the model's spec has it sent, to chat
+completions or in the terms of the Responses API."""
 
 from collections.abc import Mapping
 from typing import Any, get_args

@@ -16,9 +16,8 @@ import uvicorn
 
 from cadre.adapters.program.life import Life, LifeEnded, LifeLost, LiveStream, RequestRefused
 from cadre.adapters.program.record import RecordEntry
-from cadre.protocol.code import CodeReply
+from cadre.protocol.code import MESSAGES, Api, CodeReply
 from cadre.protocol.messages import ErrorInfo
-from cadre.protocol.program import MESSAGES, Api
 from cadre.spec.agent import AgentSpec
 
 DONE = b"data: [DONE]\n\n"

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from cadre.adapters.program.record import Record, RecordEntry, difference
-from cadre.protocol.code import CodeReply, CodeRequest
+from cadre.protocol.code import Api, CodeReply, CodeRequest, call_request
 from cadre.protocol.deltas import StreamChunk
 from cadre.protocol.messages import ErrorInfo
-from cadre.protocol.program import Api, call_request
 
 _TAIL_SECONDS = 2.0
 """The longest wait for the end of a stream after its answer: they take different paths."""

@@ -5,8 +5,17 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
-from cadre.protocol.program import MESSAGES, Api, asks_model, bodies_of, call_request, model_request
+from cadre.protocol.code import (
+    MESSAGES,
+    Api,
+    CodeExchange,
+    CodeReply,
+    CodeRequest,
+    asks_model,
+    bodies_of,
+    call_request,
+    model_request,
+)
 
 _VOLATILE = frozenset(
     {"user", "metadata", "safety_identifier", "prompt_cache_key", "store", "stream", "stream_options"}

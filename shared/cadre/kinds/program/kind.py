@@ -26,9 +26,8 @@ from cadre.kinds.program.records import (
     pool_of,
     program_of,
 )
-from cadre.protocol.code import CodeExchange, CodeReply
+from cadre.protocol.code import MESSAGES, CodeExchange, CodeReply, asks_model, bodies_of
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, Message
-from cadre.protocol.program import MESSAGES, asks_model, bodies_of
 from cadre.protocol.topology import code_call_id, program_id
 from cadre.protocol.usage import Usage
 from cadre.spec.names import FINAL_ANSWER

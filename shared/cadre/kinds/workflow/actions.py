@@ -15,6 +15,7 @@ from cadre.kinds.workflow.check import names_read
 from cadre.kinds.workflow.edges import reached_from
 from cadre.kinds.workflow.fold import StepOutcome
 from cadre.kinds.workflow.records import ItemsListed, WorkflowState
+from cadre.kinds.workflow.request import text_of, values_of
 from cadre.kinds.workflow.section import (
     AgentAction,
     ApproveAction,
@@ -31,7 +32,6 @@ from cadre.kinds.workflow.section import (
     action_of,
     workflow_of,
 )
-from cadre.kinds.workflow.values import text_of, values_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.durations import seconds_of, unix_of
 from cadre.spec.expressions import ExpressionError, filled, holds

@@ -21,7 +21,7 @@ from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
 from cadre.kinds.workflow.edges import all_edges, may_end
 from cadre.kinds.workflow.fold import StepOutcome, fold_workflow, not_undone, outcome_of, state_of
 from cadre.kinds.workflow.records import AnswerParsed, WorkflowState, WorkflowStepNote
-from cadre.kinds.workflow.request import ask_for_step, read_answer, read_label, read_tool_arguments
+from cadre.kinds.workflow.request import ask_for_step, read_answer, read_label, read_tool_arguments, values_of
 from cadre.kinds.workflow.section import (
     ACTIONS,
     AskAction,
@@ -31,7 +31,6 @@ from cadre.kinds.workflow.section import (
     action_of,
     workflow_of,
 )
-from cadre.kinds.workflow.values import values_of
 from cadre.kinds.workflow.walk import Walk
 from cadre.protocol.messages import ErrorInfo, Message, RunState, TimerFired
 from cadre.spec.agent import AgentSpec

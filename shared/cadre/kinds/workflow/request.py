@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.answers.lenient_json import LenientError, Reader
 from cadre.engine.answers.reasoning import for_people, without_reasoning
@@ -19,9 +21,10 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.workflow.fold import state_of
+from cadre.kinds.workflow.records import FailedStep, WorkflowState
 from cadre.kinds.workflow.section import AskAction, RouteChoice, ToolAction, action_of, workflow_of
-from cadre.kinds.workflow.values import results_told, text_of, values_of
 from cadre.spec.answer_schema import as_parameter, fitted, misfits
+from cadre.spec.expressions import filled
 
 _ANSWER = "The answer, complete."
 
@@ -186,3 +189,37 @@ def _json(text: str) -> Any:
         except LenientError as error:
             problem = error
     raise ReadingError(f"Your answer is not valid JSON: {problem}")
+
+
+def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
+    """The values by their names. A result has its step's name."""
+    task = run.task
+    assert task is not None
+    assert run.spec is not None
+    given = workflow_of(run.spec).given
+    if given is None:
+        values: dict[str, Any] = {"task": task.task, "inputs": task.inputs}
+    else:
+        values = {**given, **task.inputs}
+    values |= {"visits": state.visits, "now": state.started_at, **state.results}
+    ending, error = state.ending, state.error
+    if ending is not None:
+        values["undone"] = msgspec.to_builtins(ending.undone)
+        error = error or FailedStep.of("", ending.error)
+    if error is not None:
+        values["error"] = msgspec.to_builtins(error)
+    return values
+
+
+def text_of(template: str, values: dict[str, Any]) -> str:
+    """Return a template as text, for any value that it gives. Raises ExpressionError."""
+    return observation_of(filled(template, values))
+
+
+def results_told(run: Run, state: WorkflowState) -> str:
+    """Return what the steps so far gave, as a model reads it: each with its share of what there is room for."""
+    if not state.results:
+        return ""
+    most = known_room(run) // 4 // len(state.results)
+    texts = {name: fit(observation_of(value), most) for name, value in state.results.items()}
+    return "\n".join(f'<result step="{name}">\n{text}\n</result>' for name, text in texts.items())
