@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generate import chart, diagram, release, rooms, shapes, tables, tool_types
+from generate import chart, diagram, metrics, release, rooms, shapes, tables, tool_types
 from generate.asyncapi import document
 from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of
@@ -27,6 +27,7 @@ def pages() -> dict[Path, str]:
             "messages": tables.messages,
             "events": tables.events,
         },
+        DOCS / "observability.md": {"metrics": metrics.table},
         DOCS / "tools.md": {"types": tool_types.table},
         DOCS / "access.md": {"routes and rights": tables.rights},
         DOCS / "http-api.md": shapes.blocks(),
