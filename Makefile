@@ -71,7 +71,9 @@ compat: .venv/.ready-dev $(COMPAT)/.ready ## Compare agents with smolagents' own
 
 CLIENTS := build/clients-venv
 
-test-clients: .venv/.ready-dev $(CLIENTS)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
+A2A_03 := build/a2a-03-venv
+
+test-clients: .venv/.ready-dev $(CLIENTS)/.ready $(A2A_03)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
 	@$(BIN)/pytest tests/clients $(ARGS)
 
 MEMBERS := build/members-venv
@@ -265,6 +267,9 @@ $(CLIENTS)/.ready: tests/clients/requirements.txt
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) @ag-ui/client@1.0.0; \
 	else echo "make: no npm here: the client of AG-UI is left out" >&2; fi
 	@touch $@
+
+$(A2A_03)/.ready: tests/clients/a2a_03.txt
+	$(call new-venv,)
 
 $(MEMBERS)/.ready: tests/members/requirements.txt
 	$(call new-venv,(some 500 MB))

@@ -18,7 +18,7 @@ class HttpLine:
     def __init__(self, target: str) -> None:
         self.target = target
         self.methods: list[str] = []
-        """The methods of JSON-RPC that came through, in their order."""
+        """The methods of JSON-RPC that came through, else the paths of what was posted, in their order."""
         self._open = threading.Event()
         self._open.set()
         self._answered = threading.Semaphore(0)
@@ -77,7 +77,7 @@ class HttpLine:
         except httpx2.HTTPError:
             status, content = 502, b""
         if body:
-            self.methods.append(json.loads(body)["method"])
+            self.methods.append(json.loads(body).get("method", handler.path))
         if body and not self._open.is_set():
             self._answered.release()
             self._open.wait()

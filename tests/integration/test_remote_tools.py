@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.a2a.client import RemoteRefused
+from cadre.adapters.a2a.bindings import RemoteRefused
 from cadre.adapters.remote_agents import tools_of
 from cadre.kinds.remote.records import RemoteSection
 from cadre.protocol.a2a import MESSAGES_ONCE
@@ -37,10 +37,22 @@ class Peer:
         self.requests: list[tuple[Json, dict[str, str]]] = []
         self.extensions: list[Json] = []
         self.interfaces: list[Json] | None = None
+        self.card: Json | None = None
+        """Of version 0.3, in place of one that names `interfaces`."""
+        self.is_http = False
+        """True if the results are answered without JSON-RPC around them."""
+        self.paths: list[str] = []
         peer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if self.path != "/card":
+                    peer.paths.append(f"GET {self.path}")
+                    peer._answer(self, peer.results)
+                    return
+                if peer.card is not None:
+                    peer._answer(self, peer.card)
+                    return
                 own = [{"url": peer.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
                 interfaces = own if peer.interfaces is None else peer.interfaces
                 peer._answer(
@@ -49,11 +61,13 @@ class Peer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                peer.paths.append(f"POST {self.path}")
                 peer.requests.append((body, {name.lower(): text for name, text in self.headers.items()}))
                 if peer.drops:
                     self.close_connection = True
                     return
-                peer._answer(self, {"jsonrpc": "2.0", "id": 1, **peer.results})
+                about = {} if peer.is_http else {"jsonrpc": "2.0", "id": 1}
+                peer._answer(self, about | peer.results)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -142,9 +156,10 @@ def test_a_lost_answer_is_asked_for_again_only_of_who_says_so(peer: Peer) -> Non
 
 
 def test_a_sender_that_died_has_perhaps_sent(peer: Peer) -> None:
+    peer.results = {"result": {"tasks": [task("WORKING", history=[{"messageId": "m0"}])]}}
     with pytest.raises(CallInterrupted, match="has died"):
         peer.send(deliveries=2)
-    assert peer.requests == []
+    assert [body["method"] for body, _ in peer.requests] == ["ListTasks"]
     peer.extensions, peer.results = [{"uri": MESSAGES_ONCE}], {"result": {"task": task("WORKING")}}
     assert peer.send(deliveries=2)["task"] == "t1"
 
@@ -178,15 +193,144 @@ def test_who_is_busy_is_asked_again(peer: Peer, status: int, results: Json) -> N
     assert "lost" in peer.call(1, {"task_id": "t1"}, card="", url=peer.url)
 
 
+def offer(url: str, binding: str, version: str = "1.0", **fields: str) -> Json:
+    return {"url": url, "protocolBinding": binding, "protocolVersion": version, **fields}
+
+
 def test_a_card_must_lead_somewhere(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer.interfaces = [{"url": peer.url, "protocolBinding": "GRPC", "protocolVersion": "1.0"}]
-    with pytest.raises(RemoteRefused, match=r"GRPC 1\.0.*JSONRPC 1\.0"):
+    peer.interfaces = [offer(peer.url, "GRPC"), offer(peer.url, "HTTP+JSON", "2.1")]
+    with pytest.raises(RemoteRefused, match=r"GRPC 1\.0, HTTP\+JSON 2\.1.*JSONRPC 1\.0.*HTTP\+JSON 0\.3"):
         peer.send()
-    elsewhere = "http://elsewhere.example/a2a"
-    peer.interfaces = [{"url": elsewhere, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
+    peer.card = {"url": peer.url, "preferredTransport": "GRPC", "protocolVersion": "0.3.0"}
+    with pytest.raises(RemoteRefused, match=r"GRPC 0\.3\.0.*JSONRPC 0\.3"):
+        peer.send()
+    peer.card = {"name": "far"}
+    with pytest.raises(RemoteRefused, match="supportedInterfaces"):
+        peer.send()
+    peer.card, elsewhere = None, "http://elsewhere.example/a2a"
+    peer.interfaces = [offer(elsewhere, "HTTP+JSON", "0.3")]
     monkeypatch.setenv("FAR_KEY", "s3cret")
-    with pytest.raises(RemoteRefused, match="`url`"):
+    with pytest.raises(RemoteRefused, match=r"`url`.*`transport: HTTP\+JSON 0\.3`"):
         peer.send(headers={"X-Key": "${FAR_KEY}"})
+    peer.interfaces.append(offer(peer.url, "JSONRPC"))
+    peer.results = {"result": {"task": task("WORKING")}}
+    assert peer.send(headers={"X-Key": "${FAR_KEY}"})["task"] == "t1", "headers go where the card came from"
+
+
+def test_the_card_says_what_is_spoken(peer: Peer) -> None:
+    peer.is_http, peer.results = True, {"task": task("WORKING")}
+    peer.interfaces = [
+        offer(peer.url, "GRPC"),
+        offer(peer.url, "JSONRPC", "0.3"),
+        offer(f"{peer.url}/rest/", "http+json", "1.0.2", tenant="a b"),
+        offer(peer.url, "JSONRPC"),
+    ]
+    assert peer.send()["task"] == "t1"
+    body, headers = peer.requests[0]
+    assert (peer.paths, headers["a2a-version"], body["tenant"]) == (
+        ["POST /rest/a%20b/message:send"],
+        "1.0",
+        "a b",
+    )
+    assert body["message"]["parts"] == [{"text": "Hi"}]
+    peer.results = task("WORKING")
+    peer.call(1, {"task_id": "t/1"})
+    peer.call(2, {"task_id": "t/1"})
+    assert peer.paths[1:] == [
+        "GET /rest/a%20b/tasks/t%2F1?historyLength=0",
+        "POST /rest/a%20b/tasks/t%2F1:cancel",
+    ]
+    with pytest.raises(RemoteRefused, match=r"its file wants `transport: HTTP\+JSON 0\.3`"):
+        peer.send(transport="HTTP+JSON 0.3")
+
+
+OLD_TASK = {
+    "kind": "task",
+    "id": "t1",
+    "contextId": "c1",
+    "status": {
+        "state": "input-required",
+        "timestamp": "10:00",
+        "message": {"kind": "message", "role": "agent", "parts": [{"kind": "text", "text": "Which one?"}]},
+    },
+}
+
+
+def test_version_03_by_json_rpc(peer: Peer) -> None:
+    peer.card = {"url": peer.url, "preferredTransport": "JSONRPC", "protocolVersion": "0.3.0"}
+    peer.results = {"result": OLD_TASK}
+    sent = SAID | {"data": [{"a": 1}, 5], "images": ["data:image/png;base64,aGk="]}
+    found = peer.call(0, sent)
+    assert (found["state"], found["said"], found["status_id"]) == ("input_required", "Which one?", "10:00")
+    body, headers = peer.requests[0]
+    assert (body["method"], headers["a2a-version"]) == ("message/send", "0.3")
+    assert body["params"]["configuration"] == {"blocking": False}
+    assert body["params"]["message"] == {
+        "kind": "message",
+        "messageId": "m1",
+        "role": "user",
+        "parts": [
+            {"kind": "text", "text": "Hi"},
+            {"kind": "data", "data": {"a": 1}},
+            {"kind": "data", "data": {"value": 5}},
+            {"kind": "file", "file": {"bytes": "aGk=", "mimeType": "image/png"}},
+        ],
+    }
+    peer.results = {
+        "result": {"kind": "message", "role": "agent", "parts": [{"kind": "text", "text": "Hello"}]}
+    }
+    assert peer.send() == {"state": "completed", "answer": "Hello"}
+    peer.results = {"result": OLD_TASK | {"status": {"state": "canceled"}}}
+    assert peer.call(2, {"task_id": "t1"})["state"] == "canceled"
+    assert [body["method"] for body, _ in peer.requests[1:]] == ["message/send", "tasks/cancel"]
+
+
+def test_version_03_by_http(peer: Peer) -> None:
+    peer.card = {
+        "url": "http://elsewhere.example",
+        "preferredTransport": "GRPC",
+        "additionalInterfaces": [{"url": peer.url, "transport": "HTTP+JSON"}],
+    }
+    raw = base64.b64encode(b"%PDF-1").decode()
+    twice = base64.b64encode(raw.encode()).decode()
+    deed = {"mimeType": "application/pdf", "name": "deed.pdf"}
+    files = [{"file": {"fileWithBytes": content, **deed}} for content in (raw, twice)]
+    parts = [{"text": "See:"}, {"data": {"data": {"a": 1}}}, *files]
+    done = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
+    peer.is_http, peer.results = True, {"task": done | {"artifacts": [{"artifactId": "1", "parts": parts}]}}
+    answer = peer.call(0, SAID | {"data": [{"a": 1}]})["answer"]
+    assert answer[:2] == ["See:", {"a": 1}]
+    assert [file.data for file in answer[2:]] == [b"%PDF-1"] * 2, "however it is encoded"
+    assert peer.paths == ["POST /v1/message:send"]
+    said = peer.requests[0][0]["message"]
+    assert said["content"] == [{"text": "Hi"}, {"data": {"data": {"a": 1}}}]
+    peer.results = {"id": "t1", "status": {"state": "TASK_STATE_CANCELLED"}}
+    assert peer.call(1, {"task_id": "t1"})["state"] == "canceled"
+    peer.results, peer.status = {"message": "no such task"}, 404
+    here: Json = {"card": "", "url": peer.url, "transport": "HTTP+JSON 0.3"}
+    with pytest.raises(RemoteRefused, match="far: no such task"):
+        peer.call(2, {"task_id": "t1"}, **here)
+    peer.status = 500
+    assert "lost" in peer.call(1, {"task_id": "t1"}, **here)
+
+
+def test_the_task_of_a_message_whose_answer_was_lost_is_found(peer: Peer) -> None:
+    mine = task("WORKING", history=[{"messageId": "m0"}, {"messageId": "m1"}])
+    peer.is_http, peer.interfaces = True, [offer(peer.url, "HTTP+JSON")]
+    peer.results = {"tasks": [task("FAILED"), mine], **mine}
+    assert peer.send(deliveries=2)["task"] == "t1"
+    peer.drops = True
+    assert peer.send()["task"] == "t1"
+    assert [path for path in peer.paths if "message:send" in path] == ["POST /message:send"], "sent once"
+    reply = SAID | {"task": {"taskId": "t1"}}
+    assert peer.call(0, reply, deliveries=2)["task"] == "t1"
+    with pytest.raises(CallInterrupted):
+        peer.call(0, reply | {"message_id": "m9"}, deliveries=2)
+    peer.card = {"url": peer.url, "preferredTransport": "HTTP+JSON"}
+    paths = len(peer.paths)
+    with pytest.raises(CallInterrupted):
+        peer.send(deliveries=2)
+    assert len(peer.paths) == paths, "version 0.3 lists no tasks"
 
 
 def test_secrets_go_along_and_show_in_no_error(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:

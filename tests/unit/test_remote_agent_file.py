@@ -42,6 +42,14 @@ def test_it_is_an_agent_with_tools_of_its_own(tmp_path: Path) -> None:
         ("{description: D., url: 'http://a.b', timeout: soon}", "spec.timeout: 'soon' is no length"),
         ("{description: D., url: 'http://a.b', poll: 0}", "remote.poll"),
         (
+            "{description: D., url: 'http://a.b', transport: GRPC}",
+            "spec.transport: Invalid enum value 'GRPC'",
+        ),
+        (
+            "{description: D., command: x, workspace: ., transport: JSONRPC 0.3}",
+            "spec.transport",
+        ),
+        (
             "{description: D., url: 'http://a.b', tools: [x]}",
             "unknown field `tools`; known keys: description",
         ),

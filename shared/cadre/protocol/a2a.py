@@ -38,6 +38,8 @@ class RemoteTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A2A's word without its prefix, in lower case: `working`, `input_required` …; "" when `lost` says why not."""
     task: str = ""
     context: str = ""
+    status_id: str = ""
+    """Distinguishes this status from others of the same state: its time, else the id of its message, else ""."""
     answer: Any = None
     """The task's result; files are files of Cadre."""
     said: str = ""

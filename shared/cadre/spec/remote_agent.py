@@ -21,6 +21,9 @@ DOCUMENT = "RemoteAgent"
 Permissions = Literal["ask", "allow", "refuse"]
 """The answer to a permission that a program asks for: a person is asked, or it is always given, or never."""
 
+Transport = Literal["JSONRPC 1.0", "HTTP+JSON 1.0", "JSONRPC 0.3", "HTTP+JSON 0.3"]
+"""A binding of A2A and its version."""
+
 _POLL_SECONDS, _POLL_NEAR_SECONDS = 15.0, 5.0
 _TOKEN = re.compile(r"[^\s.*>$][^\s.*>]*")
 
@@ -64,7 +67,9 @@ class RemoteSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
     card: str = ""
     """URL of its card, which names the address."""
     url: str = ""
-    """The address itself, where JSON-RPC is spoken; no card is fetched then."""
+    """The address itself; no card is fetched then."""
+    transport: Transport | Literal[""] = ""
+    """The form of what is said there; "" for what the card prefers, and JSON-RPC 1.0 at a `url`."""
     headers: dict[str, str] = {}
     """Sent with each request. `${NAME}` and `${file:PATH}` stand for secrets of the executor."""
     idempotent: bool | None = None
@@ -83,6 +88,7 @@ class _DocumentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     description: str
     card: str = ""
     url: str = ""
+    transport: Transport | Literal[""] = ""
     headers: dict[str, str] = {}
     idempotent: bool | None = None
     command: str | list[str] = ""
@@ -138,6 +144,7 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     section = {
         "card": found.card,
         "url": found.url,
+        "transport": found.transport,
         "headers": found.headers,
         "idempotent": found.idempotent,
         "poll": checked_seconds("spec.poll", poll),
@@ -164,8 +171,8 @@ _OF_PROGRAMS = (
     "concurrency",
     "state",
 )
-_OF_ADDRESSES = ("headers",)
-_NOT_OF_PROGRAMS = ("headers", "idempotent")
+_OF_ADDRESSES = ("headers", "transport")
+_NOT_OF_PROGRAMS = (*_OF_ADDRESSES, "idempotent")
 _MANY_RUNS = 4
 """Runs at once if each has its own folder."""
 

@@ -213,6 +213,25 @@ def test_a_persons_word_is_the_next_message(verdict: str, feedback: str, text: s
     sound(sim)
 
 
+def test_a_question_that_was_answered_is_not_asked_again_while_it_still_shows() -> None:
+    sim = working()
+    wake(sim)
+    first = {"state": "input_required", "task": "t1", "said": "Which colour?", "status_id": "10:00"}
+    answered(sim, **first)
+    decide(sim, "approved", "Blue.")
+    # The remote agent takes the message, and has not gone on yet.
+    assert "ApprovalRequested" not in kinds(answered(sim, **(first | {"said": ""})))
+    wake(sim)
+    assert in_work(sim).tool == GET
+    assert "ApprovalRequested" not in kinds(answered(sim, **first))
+    wake(sim)
+    assert "ApprovalRequested" not in kinds(answered(sim, **(first | {"status_id": ""})))
+    wake(sim)
+    asked = only(answered(sim, **(first | {"said": "Light?", "status_id": "10:01"})), ev.ApprovalRequested)
+    assert asked.reason == "Light?"
+    sound(sim)
+
+
 def test_calls_of_a_cadre_are_decided_by_their_ids() -> None:
     sim = working()
     wake(sim)

@@ -13,6 +13,7 @@ import msgspec
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from cadre.protocol.a2a_03 import METHODS, artifact_to_03, message_from_03, status_to_03, task_to_03
 from cadre.protocol.cards import AgentCard
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a.card import KEYS, card_of_agent, for_older_clients, signer_of
@@ -161,21 +162,6 @@ def _info(problem: Problem) -> dict[str, Any]:
     }
 
 
-METHODS = {
-    "message/send": "SendMessage",
-    "message/stream": "SendStreamingMessage",
-    "tasks/get": "GetTask",
-    "tasks/cancel": "CancelTask",
-    "tasks/resubscribe": "SubscribeToTask",
-    "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
-    "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
-    "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
-    "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
-    "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
-}
-"""Each method of version 0.3, and what version 1.0 calls it."""
-
-
 def params_of(method: str, params: Json) -> Json:
     """Return the parameters of a method as version 1.0 has them; values of another form are left to the method's
     checks."""
@@ -185,10 +171,10 @@ def params_of(method: str, params: Json) -> Json:
         return {"taskId": params.get("id"), "id": params["pushNotificationConfigId"]}
     if isinstance(push := params.get("pushNotificationConfig"), dict):
         return {**_push_of(push), "taskId": params.get("taskId")}
-    said, configuration = params.get("message"), params.get("configuration")
+    configuration = params.get("configuration")
     found = dict(params)
-    if isinstance(said, dict) and isinstance(said.get("parts"), list):
-        found["message"] = {**said, "parts": [_part_of(part) for part in said["parts"]]}
+    if "message" in params:
+        found["message"] = message_from_03(params["message"])
     if isinstance(configuration, dict):
         found["configuration"] = {
             "returnImmediately": configuration.get("blocking") is False,
@@ -207,15 +193,20 @@ def result_of(result: Json) -> Any:
     if not result:
         return None
     if "task" in result:
-        return _task(result["task"])
+        return task_to_03(result["task"])
     if "statusUpdate" in result:
         update = result["statusUpdate"]
         is_final = update["status"]["state"] not in (WORKING, SUBMITTED)
-        return {**update, "kind": "status-update", "status": _status(update["status"]), "final": is_final}
+        return {
+            **update,
+            "kind": "status-update",
+            "status": status_to_03(update["status"]),
+            "final": is_final,
+        }
     if "artifactUpdate" in result:
         update = result["artifactUpdate"]
-        return {**update, "kind": "artifact-update", "artifact": _with_parts(update["artifact"])}
-    return _task(result)
+        return {**update, "kind": "artifact-update", "artifact": artifact_to_03(update["artifact"])}
+    return task_to_03(result)
 
 
 def _push_of(push: Any) -> Any:
@@ -231,50 +222,6 @@ def _push(config: Json) -> Json:
     if "authentication" in config:
         found["authentication"] = {"schemes": [config["authentication"]["scheme"]]}
     return {"taskId": config["taskId"], "pushNotificationConfig": found}
-
-
-def _part_of(part: Any) -> Any:
-    if not isinstance(part, dict):
-        return part
-    file = part.get("file")
-    if part.get("kind") != "file" or not isinstance(file, dict):
-        return {key: value for key, value in part.items() if key != "kind"}
-    names = {"bytes": "raw", "uri": "url", "name": "filename", "mimeType": "mediaType"}
-    return {names[key]: value for key, value in file.items() if key in names}
-
-
-def _task(task: Json) -> Json:
-    found = {**task, "kind": "task", "status": _status(task["status"])}
-    if "artifacts" in task:
-        found["artifacts"] = [_with_parts(artifact) for artifact in task["artifacts"]]
-    if "history" in task:
-        found["history"] = [_message(said) for said in task["history"]]
-    return found
-
-
-def _status(status: Json) -> Json:
-    state = status["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
-    return {**status, "state": state} | (
-        {"message": _message(status["message"])} if "message" in status else {}
-    )
-
-
-def _message(said: Json) -> Json:
-    return {**_with_parts(said), "kind": "message", "role": said["role"].removeprefix("ROLE_").lower()}
-
-
-def _with_parts(holder: Json) -> Json:
-    return {**holder, "parts": [_part(part) for part in holder["parts"]]}
-
-
-def _part(part: Json) -> Json:
-    if "text" in part:
-        return {"kind": "text", "text": part["text"]}
-    if "data" not in part:
-        names = {"raw": "bytes", "url": "uri", "filename": "name", "mediaType": "mimeType"}
-        return {"kind": "file", "file": {names[key]: value for key, value in part.items() if key in names}}
-    data = part["data"]
-    return {"kind": "data", "data": data if isinstance(data, dict) else {"value": data}}
 
 
 Length = Annotated[int | None, Query(alias="historyLength")]

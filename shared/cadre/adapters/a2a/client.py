@@ -1,28 +1,37 @@
-"""A client of A2A 1.0: calls of JSON-RPC to one remote agent, and its tasks, begun and continued by messages."""
+"""A client of A2A: calls of one remote agent by the interface that its card offers, and its tasks, begun and continued
+by messages."""
 
 import base64
 import binascii
+import contextlib
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
 
+from cadre.adapters.a2a.bindings import (
+    HttpCall,
+    Interface,
+    RemoteAgentUnreachable,
+    RemoteRefused,
+    is_temporary,
+    request_of,
+    result_of,
+    why_refused,
+)
+from cadre.adapters.a2a.card import choose, read_card
 from cadre.adapters.http_options import http_options
 from cadre.adapters.remote_agent_tools import RemoteMessage, without_files
 from cadre.adapters.secret_references import References
-from cadre.errors import CadreError, SettingError, SetupError
-from cadre.protocol.a2a import MESSAGES_ONCE
+from cadre.errors import SettingError, SetupError
 from cadre.protocol.tagged import for_people
 from cadre.spec.remote_agent import RemoteSpec
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
 from cadre.tools.files import File
-from cadre.versions import same_minor
 
-VERSION = "1.0"
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 """The largest answer that is read."""
 
@@ -31,25 +40,10 @@ _REQUEST_SECONDS = 120.0
 _CONNECT_SECONDS = 10.0
 _CARD_SECONDS = 300.0
 """The time for which a card is valid."""
-_INTERNAL_ERROR = -32603
-_TEMPORARY = (408, 425, 429, 500, 502, 503, 504)
-_NOT_TAKEN = (425, 429)
-
-
-class RemoteRefused(CadreError):
-    """The remote agent does not do what it was asked, and would not if it were asked again."""
-
-
-class RemoteAgentUnreachable(CadreError):
-    """The remote agent has given no answer."""
-
-    def __init__(self, text: str, *, may_have_arrived: bool) -> None:
-        super().__init__(text)
-        self.may_have_arrived = may_have_arrived
 
 
 class _KnownInterface(NamedTuple):
-    url: str
+    interface: Interface
     knows_messages: bool
     until: float
 
@@ -73,35 +67,27 @@ class RemoteClient:
             return self._spec.idempotent
         return (await self._find()).knows_messages
 
+    async def lists_tasks(self) -> bool:
+        """Return whether the agent can be asked for all of its tasks. Raises RemoteRefused, RemoteAgentUnreachable."""
+        return (await self._find()).interface.lists_tasks
+
     async def call(self, method: str, params: dict[str, Any], traceparent: str) -> Any:
-        """Return the result of the method. Raises RemoteRefused, RemoteAgentUnreachable."""
-        place = await self._find()
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        headers = {"A2A-Version": VERSION} | ({"traceparent": traceparent} if traceparent else {})
-        status, data = await self._request("POST", place.url, headers, msgspec.json.encode(body))
-        try:
-            answer = msgspec.json.decode(data)
-        except msgspec.DecodeError:
-            answer = None
-        if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
-            text = f"{self._name}: {error.get('message') or error.get('code')}"
-            if error.get("code") == _INTERNAL_ERROR or status in _TEMPORARY:
-                raise RemoteAgentUnreachable(text, may_have_arrived=True)
-            raise RemoteRefused(text)
-        if status in _TEMPORARY:
-            raise RemoteAgentUnreachable(
-                f"{self._name} answers {status}", may_have_arrived=status not in _NOT_TAKEN
-            )
-        if not isinstance(answer, dict) or "result" not in answer:
-            raise RemoteRefused(f"{self._name}: {_why(status, place.url)}")
-        return answer["result"]
+        """Return the result of the method; both are those of version 1.0. Raises RemoteRefused,
+        RemoteAgentUnreachable."""
+        place = (await self._find()).interface
+        sent = request_of(place, method, params)
+        if traceparent:
+            sent.headers["traceparent"] = traceparent
+        status, data = await self._request(sent)
+        return result_of(place, method, self._name, status, data)
 
     async def _find(self) -> _KnownInterface:
         """Return the address, by its card where the file names that."""
         now = time.monotonic()
         if self._place is None or self._place.until < now:
             if self._spec.url:
-                self._place = _KnownInterface(self._spec.url, False, float("inf"))
+                here = Interface(self._spec.url, self._spec.transport or "JSONRPC 1.0")
+                self._place = _KnownInterface(here, False, float("inf"))
             else:
                 self._place = await self._by_card(now + _CARD_SECONDS)
         return self._place
@@ -109,49 +95,33 @@ class RemoteClient:
     async def _by_card(self, until: float) -> _KnownInterface:
         url = self._spec.card
         try:
-            status, data = await self._request("GET", url, {}, b"")
+            status, data = await self._request(HttpCall("GET", url, {}, b""))
         except RemoteAgentUnreachable as error:
             raise RemoteAgentUnreachable(str(error), may_have_arrived=False) from error
-        if status in _TEMPORARY:
+        if is_temporary(status):
             raise RemoteAgentUnreachable(f"{self._name}: its card answers {status}", may_have_arrived=False)
+        if status != httpx2.codes.OK:
+            raise RemoteRefused(f"{self._name}: {why_refused(status, url, 'card')}")
         try:
-            card = msgspec.json.decode(data, type=_Card) if status == httpx2.codes.OK else None
-        except msgspec.DecodeError as error:
-            raise RemoteRefused(f"{self._name}: {url} is no card of A2A {VERSION}: {error}") from error
-        if card is None:
-            raise RemoteRefused(f"{self._name}: {_why(status, url)}")
-        found = [
-            one.url
-            for one in card.interfaces
-            if one.binding == "JSONRPC" and same_minor(one.version, VERSION)
-        ]
-        if not found:
-            offered = ", ".join(f"{one.binding} {one.version}" for one in card.interfaces) or "nothing"
-            raise RemoteRefused(
-                f"{self._name}: its card offers {offered}, and Cadre speaks JSONRPC {VERSION}"
-            )
-        if self._spec.headers and _origin(found[0]) != _origin(url):
-            raise RemoteRefused(
-                f"{self._name}: its card leads to {found[0]}, where its headers are not sent: name that as `url`"
-                " in place of the card if it is to have them"
-            )
-        return _KnownInterface(
-            found[0], MESSAGES_ONCE in {one.uri for one in card.capabilities.extensions}, until
-        )
+            card = read_card(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RemoteRefused(f"{self._name}: {url} is no card of A2A: {error}") from error
+        # Headers hold secrets: they go to the host that the file names, and no other.
+        origin = url if self._spec.headers else ""
+        found = choose(card, self._name, transport=self._spec.transport, origin=origin)
+        return _KnownInterface(found, card.knows_messages, until)
 
-    async def _request(
-        self, method: str, url: str, headers: dict[str, str], body: bytes
-    ) -> tuple[int, bytes]:
-        references = References(self._folder, self._name)
+    async def _request(self, sent: HttpCall) -> tuple[int, bytes]:
+        references, url = References(self._folder, self._name), sent.url
         try:
-            headers = self._headers(references) | {"Content-Type": "application/json"} | headers
+            headers = self._headers(references) | sent.headers
         except SetupError as error:
             raise RemoteRefused(str(error)) from error
         timeout = httpx2.Timeout(_REQUEST_SECONDS, connect=_CONNECT_SECONDS)
         try:
             async with (
                 httpx2.AsyncClient(timeout=timeout, **http_options(url)) as client,
-                client.stream(method, url, headers=headers, content=body) as answer,
+                client.stream(sent.verb, url, headers=headers, content=sent.body) as answer,
             ):
                 return answer.status_code, await self._read(answer)
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, SettingError) as error:
@@ -175,34 +145,10 @@ class RemoteClient:
         }
 
 
-class _Interface(msgspec.Struct, frozen=True):
-    url: str
-    binding: str = msgspec.field(name="protocolBinding", default="")
-    version: str = msgspec.field(name="protocolVersion", default="")
-
-
-class _Extension(msgspec.Struct, frozen=True):
-    uri: str = ""
-
-
-class _Capabilities(msgspec.Struct, frozen=True):
-    extensions: list[_Extension] = []
-
-
-class _Card(msgspec.Struct, frozen=True):
-    interfaces: list[_Interface] = msgspec.field(name="supportedInterfaces")
-    capabilities: _Capabilities = _Capabilities()
-
-
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc
-
-
-def _why(status: int, url: str) -> str:
-    if status in (401, 403):
-        return f"{url} answers {status}: give a key in `headers`"
-    return f"{url} answers {status}, and not as A2A {VERSION}"
+_HISTORY = 20
+_PAGE = 50
+_MOST_PAGES = 10
+"""Bounds of the search for the task of a message: it is among the newest."""
 
 
 class A2ATasks:
@@ -217,16 +163,46 @@ class A2ATasks:
         parts = await message_of(ctx, message.text, message.data, message.images)
         said = {"messageId": message.id, **message.task, **parts}
         if ctx.deliveries > 1 and not await self._knows_messages():
-            raise CallInterrupted(f"the sender of a message to {self._agent} has died of it or been stopped")
+            return await self._sent_before(
+                ctx, message, f"the sender of a message to {self._agent} has died of it or been stopped"
+            )
         params = {"message": said, "configuration": {"returnImmediately": True, "historyLength": 0}}
         try:
             return task_of(await self._client.call("SendMessage", params, ctx.traceparent))
         except RemoteAgentUnreachable as error:
             if error.may_have_arrived and not await self._knows_messages():
-                raise CallInterrupted(
-                    f"{error}; its card does not say that a message can be sent again"
-                ) from error
+                return await self._sent_before(ctx, message, str(error))
             return {"lost": str(error)}
+
+    async def _sent_before(self, ctx: ToolContext, message: RemoteMessage, reason: str) -> dict[str, Any]:
+        """Return the task whose history has the message, which may have arrived. Raises CallInterrupted if none has."""
+        found = None
+        with contextlib.suppress(RemoteAgentUnreachable, RemoteRefused):  # then it stays unknown
+            if message.task_id:
+                params = {"id": message.task_id, "historyLength": _HISTORY}
+                task = await self._client.call("GetTask", params, ctx.traceparent)
+                found = task if has_message(task, message.id) else None
+            elif await self._client.lists_tasks():
+                found = await self._listed(ctx, message.id)
+            if found is not None:
+                return await self.look(ctx, found["id"], "")
+        raise CallInterrupted(
+            f"{reason}; its card does not say that a message can be sent again, and it shows no task of this one"
+        )
+
+    async def _listed(self, ctx: ToolContext, message: str) -> dict[str, Any] | None:
+        """Return the task that the message began, among those that changed last."""
+        params: dict[str, Any] = {"pageSize": _PAGE, "historyLength": _HISTORY}
+        for _ in range(_MOST_PAGES):
+            page = await self._client.call("ListTasks", params, ctx.traceparent)
+            tasks = page.get("tasks")
+            for task in tasks if isinstance(tasks, list) else []:
+                if has_message(task, message):
+                    return dict(task)
+            if not isinstance(token := page.get("nextPageToken"), str) or not token:
+                break
+            params = {**params, "pageToken": token}
+        return None
 
     async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
         """Ask for a task; the protocol has no cursor."""
@@ -250,6 +226,24 @@ class A2ATasks:
             return False  # unknown
 
 
+def has_message(task: Any, message: str) -> bool:
+    """Return whether the task's history has the message."""
+    try:
+        history = msgspec.convert(task, _Told).history
+    except msgspec.ValidationError:
+        return False
+    return any(said.message_id == message for said in history)
+
+
+class _Said(msgspec.Struct, frozen=True, rename="camel"):
+    message_id: str = ""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    id: str
+    history: list[_Said] = []
+
+
 MOST_INLINE_BYTES = 32 * 1024
 """A larger answer is a file: a run decides by what its journal holds whole."""
 _MOST_SAID_CHARS = 2_000
@@ -260,17 +254,19 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
     raw: str | None = None
     url: str | None = None
     data: Any = msgspec.UNSET
-    filename: str = ""
-    media_type: str = ""
+    filename: str | None = None
+    media_type: str | None = None
 
 
-class _Message(msgspec.Struct, frozen=True):
+class _Message(msgspec.Struct, frozen=True, rename="camel"):
     parts: list[_Part] = []
+    message_id: str | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
     state: str
-    message: _Message = _Message()
+    message: _Message | None = None
+    timestamp: str | None = None
 
 
 class _Artifact(msgspec.Struct, frozen=True):
@@ -280,8 +276,8 @@ class _Artifact(msgspec.Struct, frozen=True):
 class _Task(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     status: _Status
-    context_id: str = ""
-    artifacts: list[_Artifact] = []
+    context_id: str | None = None
+    artifacts: list[_Artifact] | None = None
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -304,12 +300,15 @@ def task_of(result: Any) -> dict[str, Any]:
         raise RemoteRefused(f"what the remote agent answers is no task of A2A: {error}") from error
     status = task.status
     state = status.state.removeprefix("TASK_STATE_").lower()
-    said = "\n".join(part.text for part in status.message.parts if part.text is not None)
-    found = _found(state, task=task.id, context=task.context_id, said=said[:_MOST_SAID_CHARS])
+    words = status.message.parts if status.message is not None else []
+    said = "\n".join(part.text for part in words if part.text is not None)
+    found = _found(state, task=task.id, context=task.context_id or "", said=said[:_MOST_SAID_CHARS])
+    status_id = status.timestamp or (status.message.message_id if status.message is not None else None)
+    found |= {"status_id": status_id} if status_id else {}
     if state == "completed":
-        parts = [part for artifact in task.artifacts for part in artifact.parts]
-        return found | {"answer": _answer(parts or status.message.parts)}
-    asked = [part.data for part in status.message.parts if part.data is not msgspec.UNSET]
+        parts = [part for artifact in task.artifacts or [] for part in artifact.parts]
+        return found | {"answer": _answer(parts or words)}
+    asked = [part.data for part in words if part.data is not msgspec.UNSET]
     if state == "input_required" and asked and len(msgspec.json.encode(asked)) <= MOST_INLINE_BYTES:
         return found | {"asked": asked}
     return found
@@ -335,7 +334,9 @@ def _value(part: _Part) -> Any:
         return part.text
     if part.raw is not None:
         try:
-            return File(base64.b64decode(part.raw), name=part.filename, media_type=part.media_type)
+            return File(
+                base64.b64decode(part.raw), name=part.filename or "", media_type=part.media_type or ""
+            )
         except binascii.Error as error:
             raise RemoteRefused(f"a file of the remote agent is not Base64: {error}") from error
     if part.url is not None:

@@ -38,7 +38,9 @@ from cadre.spec.agent import AgentSpec
 _FIRST_PAUSE_SECONDS = 1.0
 _GROWTH = 1.5
 _QUESTION = "remote_agent"
+_ASKS = "input_required"
 _AUTHORIZE = "auth_required"
+_WORKING = "working"
 _FAILED = {
     "failed": "The remote agent has failed",
     "rejected": "The remote agent does not take the task",
@@ -129,10 +131,11 @@ class RemoteKind(Kind):
     def _found(self, draft: Draft, found: RemoteTask) -> None:
         state = state_of(draft.run)
         told = RemoteUpdated(
-            state=found.state,
+            state=_WORKING if _is_answered(state, found) else found.state,
             task=found.task or state.task,
             context=found.context or state.context,
             text=found.said,
+            status_id=found.status_id,
         )
         changed, quiet = _is_change(state, told), state.quiet
         _note_work(draft, found)
@@ -143,11 +146,11 @@ class RemoteKind(Kind):
             draft.note(RemoteCancelRequested(state="error", error=over))
             self._cancel(draft, told.task)
             return
-        match found.state:
+        match told.state:
             case "completed":
                 draft.answer(found.answer)
-            case "input_required" | "auth_required":
-                about = {"state": found.state, "asked": found.asked}
+            case asks if asks in (_ASKS, _AUTHORIZE):
+                about = {"state": told.state, "asked": found.asked}
                 draft.hold(_QUESTION, question_of(found), arguments=about)
             case ended if ended in _FAILED:
                 text = f"{_FAILED[ended]}: {found.said}" if found.said else f"{_FAILED[ended]}."
@@ -274,9 +277,11 @@ class RemoteKind(Kind):
             case RemoteUpdated():
                 state.quiet = 0 if _is_change(state, event) else state.quiet
                 state.task, state.context, state.text = event.task, event.context, event.text
+                state.status_id = event.status_id
                 state.state, state.unsent, state.unreachable_since = event.state, {}, 0.0
             case ev.ToolCalled(tool=name) | ev.CallRefused(name=name) if name == send_tool(run.agent):
                 state.unsent = event.arguments
+                state.answered = state.status_id if state.state == _ASKS else state.answered
             case RemoteProgressed():
                 state.cursor = event.cursor or state.cursor
                 state.used += event.usage
@@ -306,6 +311,11 @@ def _is_change(state: RemoteState, told: RemoteUpdated) -> bool:
         state.state,
         state.task,
     )
+
+
+def _is_answered(state: RemoteState, found: RemoteTask) -> bool:
+    """Return whether the remote agent shows the question that it was just answered, since it has not gone on yet."""
+    return found.state == _ASKS and state.answered != "" and found.status_id in ("", state.answered)
 
 
 def _task_of(closed: ev.AnyEvent) -> RemoteTask | None:

@@ -25,6 +25,7 @@ class RemoteUpdated(JournalEvent, frozen=True, tag="remote.updated"):
     task: str = ""
     context: str = ""
     text: str = ""
+    status_id: str = ""
 
     def describe(self) -> Description:
         text = f": {self.text}" if self.text else ""
@@ -101,6 +102,10 @@ class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     state: str = ""
     """The state of the task, as the remote agent last said."""
     text: str = ""
+    status_id: str = ""
+    """The last status, as the remote agent identifies it."""
+    answered: str = ""
+    """The status of the last question that was answered."""
     unsent: dict[str, Any] = {}
     """The arguments of a message that may not have reached the remote agent: it is sent again as it was."""
     waits: int = 0
