@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generate import chart, diagram, metrics, release, rooms, shapes, tables, tool_types
+from generate import chart, diagram, metrics, prompt_templates, release, rooms, shapes, tables, tool_types
 from generate.asyncapi import document
 from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of
@@ -40,6 +40,7 @@ def pages() -> dict[Path, str]:
     }
     return {
         DOCS / "protocol" / "asyncapi.json": _json(document()),
+        DOCS / "prompts.md": prompt_templates.page(),
         **chart.files(),
         **release.files(),
         **{SCHEMAS / f"{message.__name__}.json": _json(schema_of(message)) for message in MESSAGES},
