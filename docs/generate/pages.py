@@ -5,7 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generate import chart, diagram, metrics, prompt_templates, release, rooms, shapes, tables, tool_types
+from generate import (
+    chart,
+    diagram,
+    endpoint_answers,
+    metrics,
+    prompt_templates,
+    release,
+    rooms,
+    shapes,
+    tables,
+    tool_types,
+)
 from generate.asyncapi import document
 from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of
@@ -41,6 +52,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "protocol" / "asyncapi.json": _json(document()),
         DOCS / "prompts.md": prompt_templates.page(),
+        DOCS / "endpoints.md": endpoint_answers.page(),
         **chart.files(),
         **release.files(),
         **{SCHEMAS / f"{message.__name__}.json": _json(schema_of(message)) for message in MESSAGES},

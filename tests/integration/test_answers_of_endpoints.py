@@ -21,7 +21,7 @@ from integration.model_calls import NO_ENDPOINT
 from integration.raw_endpoint import raw_endpoint
 
 FOLDER = Path(__file__).parents[1] / "endpoints/answers"
-PAGE = Path(__file__).parents[2] / "docs/models.md"
+PAGE = Path(__file__).parents[2] / "docs/endpoints.md"
 FILES = sorted(FOLDER.glob("*.json"))
 TOOLS = [
     {
