@@ -423,9 +423,27 @@ def preferred_nats() -> str | None:
     return Settings().nats_url if url is None else url if url in _preferred else None
 
 
+_OF_INTERPRETER = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ")
+
+
 def child_environment(**variables: str) -> dict[str, str]:
     """The environment of a child process: this one's, with `variables` set over it."""
     return {**os.environ, **variables}
+
+
+def interpreter_environment() -> dict[str, str]:
+    """Return the variables that a Python interpreter and its libraries need to start; none of them is a secret."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _OF_INTERPRETER or name.startswith(("PYTHON", "LC_"))
+    }
+
+
+def replace_environment(variables: dict[str, str]) -> None:
+    """Give this process, a fork, these variables and no others."""
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 def without_secrets(environment: dict[str, str], *others: str) -> dict[str, str]:

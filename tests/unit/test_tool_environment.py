@@ -1,5 +1,6 @@
 """What a tool's process does not get from the environment of `cadre up`."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from cadre.adapters.local_stack import Ports
 from cadre.deploy.team_file import read_team
 from cadre.local.processes import Stack
-from cadre.settings import without_secrets
+from cadre.settings import interpreter_environment, without_secrets
 
 
 def test_tools_get_none_of_cadres_keys_and_all_that_are_their_own() -> None:
@@ -52,3 +53,15 @@ def test_a_model_key_of_an_agents_file_is_no_tools(tmp_path: Path, monkeypatch: 
     given = {service.name: set(variables) & service.environment.keys() for service in stack.services()}
     assert given["own"] == {"WEATHER_KEY"}
     assert given["boss"] == given["memory"] == set(variables)
+
+
+def test_the_process_that_services_are_forked_from_is_given_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fork can read the environment that the fork server was started with, whatever its own is."""
+    for name in ("OPENAI_API_KEY", "CADRE_MODEL_KEY", "DATABASE_URL", "CADRE_NATS_URL"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("PYTHONPATH", "here")
+    given = interpreter_environment()
+    assert "secret" not in given.values()
+    assert (given["PYTHONPATH"], given["PATH"]) == ("here", os.environ["PATH"])

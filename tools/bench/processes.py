@@ -35,6 +35,22 @@ def rss_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_MB
 
 
+def pss_mb(pid: int) -> float:
+    """Memory of a process, in millions of bytes; what it shares with others counts for it by its share."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024 / 1e6
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that this one has started, and those that they have."""
+    children = [
+        int(child)
+        for thread in Path(f"/proc/{pid}/task").iterdir()
+        for child in (thread / "children").read_text().split()
+    ]
+    return [*children, *(one for child in children for one in descendants(child))]
+
+
 def cpu_of_command(*command: str, **environment: str) -> float:
     """User and system seconds of a command from its start to its end; what it prints is dropped."""
     process = subprocess.Popen(

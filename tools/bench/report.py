@@ -148,6 +148,9 @@ ROWS = [
     Row("cli_start_cpu_s", "CPU of `cadre --help`", "s", 2, Target(0.3)),
     Row("cli_ps_cpu_s", "CPU of `cadre ps`", "s", 2),
     Row("up_ready_s", "`cadre up teams/apollo` until the gateway answers", "s", 2, Target(5)),
+    Row("team_pss_mb", "a manager, three members, tools, gateway and NATS: memory", "MB", 0, Target(170)),
+    Row("team_start_cpu_s", "… CPU until all are ready", "s", 1),
+    Row("team_member_pss_mb", "… memory of a member more", "MB", 1, Target(12)),
     Row("kill_to_report_s", "member killed in its model call, until its report", "s", 2, Target(5)),
 ]
 

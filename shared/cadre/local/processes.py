@@ -19,6 +19,7 @@ from cadre.deploy.team_components import tool_service_names, unused_name
 from cadre.deploy.team_file import TeamSpec
 from cadre.kinds.program.records import program_of
 from cadre.local import nats_server
+from cadre.local.fork_server import ForkServer
 from cadre.local.nats_server import StackUsers
 from cadre.local.service_check import is_alive, isolation_tier, lack_of, readiness
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
@@ -27,6 +28,7 @@ from cadre.service.other_processes import can_close_other_processes
 from cadre.settings import (
     SYNC_ALWAYS,
     child_environment,
+    interpreter_environment,
     read_model_settings,
     read_nats_sync,
     read_secret,
@@ -75,6 +77,7 @@ class Stack:
     _left_out: list[str] = field(default_factory=list)
     """Agents that can do nothing on this machine."""
     _started: bool = False
+    _forks: ForkServer | None = None
     notes: list[str] = field(default_factory=list)
     """Remarks for the user, once all is ready."""
 
@@ -86,6 +89,9 @@ class Stack:
         self.closes_processes = self.users is not None and can_close_other_processes()
         self.model = read_model_settings().url
         self.is_scripted = not self.model and self.team is not None and self.team.script is not None
+        if sys.platform == "linux":
+            environment = {**interpreter_environment(), "PYTHONUNBUFFERED": "1"}
+            self._forks = ForkServer(self._modules(), environment)
 
     def check_packages(self) -> None:
         """Raise CommandFailed when a package is missing that one of its services needs."""
@@ -93,6 +99,8 @@ class Stack:
 
     async def start(self) -> None:
         """Start everything and return when all is ready. Raises CommandFailed."""
+        if self._forks is not None:
+            await self._forks.begin()
         isolated = asyncio.create_task(self._leave_out_isolated())
         try:
             if self.users is not None:
@@ -147,6 +155,8 @@ class Stack:
         journaled, and NATS last."""
         for group in reversed(self._groups):
             await self._end(group, self.drain + _KILL_SECONDS)
+        if self._forks is not None:
+            await self._forks.stop()
 
     def kill(self) -> None:
         """End all processes at once."""
@@ -162,7 +172,7 @@ class Stack:
 
     async def add(self, service: ProcessSpec) -> ManagedProcess:
         """Start one more service and return when it is ready. Raises CommandFailed; then it does not run."""
-        child = ManagedProcess(service, self.on_line, self._restarted)
+        child = ManagedProcess(service, self.on_line, self._restarted, self._forks)
         life = asyncio.create_task(child.keep_alive())
         ready = asyncio.create_task(until_ready([child], self.start_seconds, self.on_line))
         try:
@@ -198,7 +208,8 @@ class Stack:
     async def _launch(self, *groups: Sequence[ProcessSpec]) -> None:
         """Start them all at once; they end group by group, the last one first."""
         started = [
-            [ManagedProcess(service, self.on_line, self._restarted) for service in group] for group in groups
+            [ManagedProcess(service, self.on_line, self._restarted, self._forks) for service in group]
+            for group in groups
         ]
         self._groups += started
         children = [child for group in started for child in group]
@@ -246,6 +257,15 @@ class Stack:
             yield "memory"
         if read_tracing_settings().endpoint:
             yield "tracer"
+
+    def _modules(self) -> list[str]:
+        """Return the modules of the services that are started most, whose imports the fork server makes."""
+        modules = ["cadre_gateway"]
+        if self.is_scripted:
+            modules.append("cadre_scripted_model")
+        if self.team is not None:
+            modules += ["cadre_agent", "cadre_tools", *["cadre_sandbox"] * bool(self.team.pools)]
+        return modules
 
     def _nats(self) -> ProcessSpec:
         server = nats_server.server_binary()
@@ -359,7 +379,7 @@ class Stack:
             partial(lack_of, port),
             partial(is_alive, port),
         )
-        return service if key is None else replace(service, descriptors=key.descriptors)
+        return replace(service, module=module, descriptors=key.descriptors if key is not None else ())
 
     def _service(
         self,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cadre.adapters import die_with_parent
 from cadre.errors import CommandFailed, ExitCode
+from cadre.local.fork_server import ForkedProcess, ForkServer
 
 QUICK_DEATH_SECONDS = 5.0
 """A process that dies sooner than this has died at once."""
@@ -51,6 +52,8 @@ class ProcessSpec:
     """Open files of this process that it inherits, under the same numbers."""
     alive: Callable[[], Awaitable[bool]] | None = None
     """A liveness probe; None: it is not probed, and ends on its own or not at all."""
+    module: str = ""
+    """The Python module that it runs, which a fork server may start; "": it is another program."""
 
 
 @dataclass
@@ -62,12 +65,14 @@ class ManagedProcess:
     """Called with (name, line) for everything the process writes."""
     on_start: Callable[[], None]
     """Called after each start."""
+    forks: ForkServer | None = None
+    """Starts Python modules; None: each is started on its own."""
     pid: int | None = None
     has_been_ready: bool = False
     """It has been ready once: then it is started again however often it dies."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=20))
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    _process: asyncio.subprocess.Process | None = None
+    _process: asyncio.subprocess.Process | ForkedProcess | None = None
 
     async def keep_alive(self) -> None:
         """Run the service, again and again, until it is stopped.
@@ -105,17 +110,7 @@ class ManagedProcess:
         # A pipe of our own: asyncio would wait for its end, which such a process may keep open.
         out, its_out = os.pipe()
         try:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
-                *self.service.argv,
-                env=self.service.environment,
-                pass_fds=tuple(self.service.descriptors),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=its_out,
-                stderr=asyncio.subprocess.STDOUT,
-                # Ctrl-C goes to the supervisor alone: it stops the others in order.
-                start_new_session=True,
-            )
+            self._process = process = await self._spawn(its_out)
         except BaseException:
             os.close(out)
             raise
@@ -136,6 +131,28 @@ class ManagedProcess:
             # A process that left the group may hold the pipe open.
             await asyncio.wait([copying], timeout=_LAST_OUTPUT_SECONDS)
             copying.cancel()
+
+    async def _spawn(self, output: int) -> asyncio.subprocess.Process | ForkedProcess:
+        service = self.service
+        if self.forks is not None and service.module:
+            arguments = service.argv[service.argv.index(service.module) + 1 :]
+            try:
+                return await self.forks.fork(
+                    service.module, arguments, service.environment, output, service.descriptors
+                )
+            except OSError as error:
+                self.on_line(service.name, f"started on its own: {error}")
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
+            *service.argv,
+            env=service.environment,
+            pass_fds=tuple(service.descriptors),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            # Ctrl-C goes to the supervisor alone: it stops the others in order.
+            start_new_session=True,
+        )
 
     async def _probe_liveness(self) -> None:
         """Kill the process when it hangs: it has not answered for a number of probes in a row."""

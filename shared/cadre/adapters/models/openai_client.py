@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -49,6 +50,13 @@ class EndpointLost(Exception):
     def __init__(self, text: str, how: Literal["unreachable", "silent", "cut"]) -> None:
         super().__init__(text)
         self.how = how
+
+
+def import_openai() -> None:
+    """Import the OpenAI client, which takes half a second."""
+    # Its client on aiohttp, which it has where that is installed, would be 11 MB of each agent, and is not used.
+    sys.modules.setdefault("openai._vendor.httpx_aiohttp", None)  # type: ignore[arg-type]
+    import_module("openai")
 
 
 class OpenAIClient:
@@ -118,8 +126,7 @@ class OpenAIClient:
             return self._client
 
     def _open(self) -> openai.AsyncOpenAI:
-        # Its client on aiohttp, which it has where that is installed, would be 11 MB of each agent, and is not used.
-        sys.modules.setdefault("openai._vendor.httpx_aiohttp", None)  # type: ignore[arg-type]
+        import_openai()
         import httpx2
         import openai
 
