@@ -8,7 +8,7 @@ TOOLS := $(CURDIR)/tools:$(CURDIR)/tests
 
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Some images forbid Python to keep what it compiles; then every process that is started compiles all of it anew.
+# Some images forbid Python to keep what it compiles; then every process that is started compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -223,7 +223,7 @@ MAKE_VENV = if ! $(BIN)/python -c '' 2>/dev/null; then \
 		else "$$python" -m venv --clear .venv; fi; \
 	fi
 
-# uv where it is at hand, else pip: the same files, the same hashes.
+# uv if it is installed, else pip: the same files, the same hashes.
 INSTALL = install() { \
 		if command -v uv >/dev/null; then uv pip install --quiet --python $(BIN)/python "$$@"; \
 		else $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
@@ -232,12 +232,14 @@ INSTALL = install() { \
 
 .venv/.ready: requirements.lock requirements-build.lock pyproject.toml
 	@set -e; $(MAKE_VENV); $(INSTALL); \
+	echo "make: installing $$(grep -c == requirements.lock) packages into .venv; on a slow machine this takes minutes" >&2; \
 	install --require-hashes -r requirements.lock -r requirements-build.lock; \
 	install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .venv/.ready-dev: requirements-dev.lock .venv/.ready
-	@set -e; $(INSTALL); install --require-hashes -r requirements-dev.lock
+	@set -e; $(INSTALL); echo "make: installing the packages of tests and checks into .venv" >&2; \
+	install --require-hashes -r requirements-dev.lock
 	@touch $@
 
 # The pages of MiniWoB++ are read; none of its code is run, so what that needs is left out.

@@ -76,11 +76,11 @@ async def test_a_fork_is_the_process_that_python_m_would_have_started(tmp_path: 
 
 async def test_its_command_line_and_its_group_are_its_own(tmp_path: Path) -> None:
     async with server_for(tmp_path) as server:
-        process, output = await started(server, "fork_sleeper", "a word")
+        process, output = await started(server, "fork_sleeper", "a word", "no text: \udcfc")
         await asyncio.wait_for(output.readline(), patience())
         line = Path(f"/proc/{process.pid}/cmdline").read_bytes()  # noqa: ASYNC240 - no disk
         words = line.rstrip(b"\0").split(b"\0")
-        assert words == [b"python", b"-m", b"fork_sleeper", b"a word"]
+        assert words == [b"python", b"-m", b"fork_sleeper", b"a word", b"no text: \xfc"]
         assert os.getpgid(process.pid) == process.pid
         process.terminate()
         assert await asyncio.wait_for(process.wait(), patience()) == -signal.SIGTERM

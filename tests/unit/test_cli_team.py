@@ -47,6 +47,18 @@ def test_a_whole_team(folder: Path) -> None:
     assert team.folder == folder
 
 
+def test_the_agent_to_ask_leads_the_others_wherever_its_file_stands(folder: Path) -> None:
+    (folder / "boss.yaml").write_text(
+        AGENT.replace("NAME", "boss").replace("description", "team: [helper], description")
+    )
+    write(folder, "{agents: [helper.yaml, boss.yaml]}")
+    assert read_team(folder).entry == "boss"
+    write(folder, "{agents: [helper.yaml, boss.yaml], demo: {agent: helper, task: do it}}")
+    assert read_team(folder).entry == "helper"
+    write(folder, "{agents: [helper.yaml]}")
+    assert read_team(folder).entry == "helper"
+
+
 def test_a_demo_by_a_program(folder: Path) -> None:
     write(folder, "{agents: [boss.yaml], demo: {program: python show.py --all}}")
     demo = read_team(folder).demo

@@ -1,6 +1,7 @@
 """Reads and checks a team file: which agents and tools `cadre up` starts together."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,6 +71,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     agents: dict[str, Path] = {}
     """Agent file by the name of the agent in it."""
+    entry: str = ""
+    """The agent to ask: that of the demo, else the first that leads a team and is no member of one."""
     tools: list[str] = []
     """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it; files of
     MCP servers; folders of skills; and files of agents that bring their tools."""
@@ -119,6 +122,7 @@ def read_team(path: Path) -> TeamSpec:
         file=file,
         description=body.description,
         agents=agents,
+        entry=demo.agent if demo is not None and demo.agent else _entry(specs),
         tools=_tools(file, body.tools, agents),
         pools=sorted({pool for one in needed.values() for pool in one.pools}),
         programs={
@@ -136,6 +140,13 @@ def read_team(path: Path) -> TeamSpec:
         script=None if body.script is None else _existing(file, "spec.script", body.script),
         demo=demo,
     )
+
+
+def _entry(specs: Sequence[AgentSpec]) -> str:
+    members = {member for spec in specs for member in spec.team if isinstance(member, str)}
+    leaders = [spec for spec in specs if spec.team]
+    first = next((spec for spec in [*leaders, *specs] if spec.name not in members), specs[0])
+    return first.name
 
 
 def named_files(file: Path) -> list[Path]:

@@ -76,8 +76,9 @@ class ForkRequest(msgspec.Struct):
 
     number: int
     module: str
-    arguments: list[str]
-    environment: dict[str, str]
+    arguments: list[bytes]
+    """As the system has them: names of files need not be text."""
+    environment: dict[bytes, bytes]
     descriptors: list[int]
 
 
@@ -170,14 +171,16 @@ class ForkServer:
         """Run `python -m module arguments` in a fork with stdout and stderr at `output`; it inherits the descriptors
         under their own numbers. Raises OSError if the fork server cannot be started or dies."""
         number = next(self._numbers)
-        request = ForkRequest(number, module, list(arguments), environment, list(descriptors))
+        words = [os.fsencode(word) for word in arguments]
+        variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+        request = ForkRequest(number, module, words, variables, list(descriptors))
         # In turn: the socket holds a few requests, and the server reads none before it has imported its modules.
         async with self._turn:
             control = self._socket or await self.begin()
             its_life, life = os.pipe()
             answer = self._asked[number] = asyncio.get_running_loop().create_future()
             try:
-                socket.send_fds(control, [msgspec.json.encode(request)], [output, its_life, *descriptors])
+                socket.send_fds(control, [msgspec.msgpack.encode(request)], [output, its_life, *descriptors])
                 pid, pidfd = await answer
             except BaseException:
                 os.close(life)  # which kills the fork if there is one
@@ -234,7 +237,7 @@ class ForkServer:
         if not data:
             self._lose(self._socket)
             return
-        news = msgspec.json.decode(data, type=ForkStarted | ForkEnded)
+        news = msgspec.msgpack.decode(data, type=ForkStarted | ForkEnded)
         if isinstance(news, ForkStarted):
             answer = self._asked.get(news.number)
             if answer is None or answer.done():  # the request was cancelled
@@ -252,14 +255,14 @@ def main() -> NoReturn:
     """Import what the services share, then fork at each request until the supervisor is gone."""
     control = socket.socket(fileno=int(sys.argv[1]))
     services = sys.argv[2].split(",")
-    _set_command_line(["python", "-m", "cadre.local.fork_server"])
+    _set_command_line([b"python", b"-m", b"cadre.local.fork_server"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _import_for(services)
     gc.collect()
     gc.freeze()  # the collector writes to each object that it looks at, and so would copy its page into every fork
     request = _serve(control)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.argv = [sys.argv[0], *request.arguments]
+    sys.argv = [sys.argv[0], *map(os.fsdecode, request.arguments)]
     runpy.run_module(request.module, run_name="__main__", alter_sys=True)
     sys.exit(0)
 
@@ -302,12 +305,12 @@ def _serve(control: socket.socket) -> ForkRequest:
                 ready.unregister(descriptor)
                 os.close(descriptor)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                control.send(msgspec.json.encode(ForkEnded(pid, code)))
+                control.send(msgspec.msgpack.encode(ForkEnded(pid, code)))
                 continue
             data, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, _MOST_DESCRIPTORS)
             if not data:
                 os._exit(0)
-            request = msgspec.json.decode(data, type=ForkRequest)
+            request = msgspec.msgpack.decode(data, type=ForkRequest)
             pid = os.fork()
             if pid == 0:
                 os.setpgid(0, 0)
@@ -322,7 +325,7 @@ def _serve(control: socket.socket) -> ForkRequest:
             pidfd = os.pidfd_open(pid)
             forks[pidfd] = pid
             ready.register(pidfd, select.POLLIN)
-            socket.send_fds(control, [msgspec.json.encode(ForkStarted(request.number, pid))], [pidfd])
+            socket.send_fds(control, [msgspec.msgpack.encode(ForkStarted(request.number, pid))], [pidfd])
 
 
 def _become(request: ForkRequest, descriptors: list[int]) -> None:
@@ -337,8 +340,10 @@ def _become(request: ForkRequest, descriptors: list[int]) -> None:
         os.dup2(one, number)
     for one in (output, *others):
         os.close(one)
-    replace_environment(request.environment)
-    _set_command_line(["python", "-m", request.module, *request.arguments])
+    replace_environment(
+        {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment.items()}
+    )
+    _set_command_line([b"python", b"-m", request.module.encode(), *request.arguments])
 
 
 def _die_with(life: int) -> None:
@@ -350,11 +355,11 @@ def _die_with(life: int) -> None:
         os._exit(1)  # closed before the kernel knew
 
 
-def _set_command_line(words: Sequence[str]) -> None:
+def _set_command_line(words: Sequence[bytes]) -> None:
     """Show these words as the command line of this process, as `ps` prints it."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
-    text = b"\0".join(os.fsencode(word) for word in words)[: end - start - 1]
+    text = b"\0".join(words)[: end - start - 1]
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
 
 

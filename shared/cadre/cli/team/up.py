@@ -226,7 +226,7 @@ async def _until_stopped(stack: Stack, reloads: bool, module: Path | None) -> in
             f" (elsewhere: CADRE_NATS_URL={stack.nats})"
         )
     else:
-        print_status(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"')
+        print_status(f'cadre: ready; ask with: cadre run {stack.team.entry} "TASK"')
     if reloader is not None:
         await stack.alive_during(reloader.watch())
     await stack.alive_during(asyncio.Event().wait())
