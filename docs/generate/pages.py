@@ -7,12 +7,14 @@ from typing import Any
 
 from generate import (
     chart,
+    commands,
     diagram,
     endpoint_answers,
     metrics,
     prompt_templates,
     release,
     rooms,
+    settings_page,
     shapes,
     tables,
     tool_types,
@@ -41,7 +43,11 @@ def pages() -> dict[Path, str]:
         DOCS / "observability.md": {"metrics": metrics.table},
         DOCS / "tools.md": {"types": tool_types.table},
         DOCS / "access.md": {"routes and rights": tables.rights},
-        DOCS / "http-api.md": shapes.blocks(),
+        DOCS / "http-api.md": {
+            **shapes.blocks(),
+            "event names": tables.event_names,
+            "problems": tables.problems,
+        },
         DOCS / "architecture.md": {
             "rooms of the library": rooms.library,
             "rooms of the services": rooms.services,
@@ -52,6 +58,8 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "protocol" / "asyncapi.json": _json(document()),
         DOCS / "prompts.md": prompt_templates.page(),
+        DOCS / "commands.md": commands.page(),
+        DOCS / "settings.md": settings_page.page(),
         DOCS / "endpoints.md": endpoint_answers.page(),
         **chart.files(),
         **release.files(),

@@ -8,6 +8,7 @@ import msgspec
 from cadre.journal.unions import close
 from cadre.protocol.codes import EDIT_REFUSALS, ERRORS, IGNORED
 from cadre_gateway.doors.open_doors import rules_with
+from cadre_gateway.requests.problems import TITLES
 from generate.channels import CHANNELS, OPERATIONS
 from generate.schemas import MESSAGES, tag_of
 
@@ -92,3 +93,15 @@ def _who(channel: str, action: str) -> str:
 def _doc(struct: type[msgspec.Struct]) -> str:
     text = struct.__dict__.get("__doc__") or ""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def event_names() -> str:
+    """Return the names of all events of a journal."""
+    return ", ".join(f"`{tag_of(event)}`" for event in close().events)
+
+
+def problems() -> str:
+    """Return the table of the codes of problems."""
+    return "\n".join(
+        ["| `code` | title |", "|---|---|", *(f"| `{code}` | {title} |" for code, title in TITLES.items())]
+    )

@@ -67,7 +67,9 @@ class BrowserSettings(msgspec.Struct, frozen=True, kw_only=True):
     sessions: Annotated[int, Meta(ge=1)] = 8
     """Browsers at once; beyond it the one left longest ago is closed."""
     width: Annotated[int, Meta(ge=100)] = 1000
+    """Width in pixels of the view and of a screenshot."""
     height: Annotated[int, Meta(ge=100)] = 1350
+    """Height in pixels of the view and of a screenshot."""
 
 
 def read_browser_settings() -> BrowserSettings:

@@ -27,6 +27,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     embeddings_url: str = ""
     """Base URL of an OpenAI-compatible endpoint, with its /v1."""
     embeddings_model: str = ""
+    """Name of the endpoint's model."""
     embeddings_key_env: str = "CADRE_EMBEDDINGS_KEY"
     """Name of the environment variable that holds the endpoint's key."""
     embeddings_dim: Annotated[int, Meta(ge=0)] = 0

@@ -42,6 +42,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The log of a process, and the name that the process has in it: `CADRE_<FIELD>`."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    """The least level that is logged: `DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
     log_format: Literal["text", "json"] = "text"
     """`text`, or `json` with one object per line."""
     instance: str = ""
@@ -60,6 +61,7 @@ class Settings(LogSettings, frozen=True, kw_only=True):
     """
 
     nats_url: str = "nats://127.0.0.1:4222"
+    """URL of NATS; unless set, that of the `cadre up` of this folder or a parent, else this one."""
     nats_credentials: str = ""
     """File with the key of this service's NATS user, as `cadre auth init` makes it; empty if the server needs none."""
     nats_tls_ca: str = ""
@@ -69,11 +71,13 @@ class Settings(LogSettings, frozen=True, kw_only=True):
     nats_tls_key: str = ""
     """File with that certificate's private key."""
     prefix: str = DEFAULT_PREFIX
+    """Begins every subject, so that several deployments can share a server."""
     shards: Annotated[int, Meta(ge=1, le=256)] = 4
     """Number of streams to create on an empty server; an existing deployment keeps its own."""
     replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Copies of each stream (3 on a cluster)."""
     gateway_url: str = "http://127.0.0.1:8080"
+    """URL of the gateway; unless set, that of the `cadre up` of this folder or a parent, else this one."""
     host: str = "127.0.0.1"
     """Address that a service's HTTP endpoints listen on."""
     port: int = 0
@@ -160,7 +164,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
 
     url: str = ""
+    """Base URL of the endpoint for agents whose files name none; `CADRE_MODEL_KEY` holds its key."""
     name: str = msgspec.field(default="", name="CADRE_MODEL")
+    """Name of the model for agents whose files name none."""
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):

@@ -19,7 +19,7 @@ from harness.texts import holds
 from unit.team_files import write_team
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "code-agents.md").read_text()
+PAGE = (DOCS / "settings.md").read_text()
 
 
 @pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(SandboxSettings)])

@@ -1,4 +1,4 @@
-"""The environment: what the page of the command line says of it, and who belongs to which NATS server."""
+"""The environment: what its page says of it, and who belongs to which NATS server."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cadre.errors import SettingError
 from cadre.settings import Settings, read_model_settings, read_settings
 from cadre_gateway.wiring import read_console_settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
 
 
 @pytest.mark.parametrize("field", [field.name for field in msgspec.structs.fields(Settings)])

@@ -58,6 +58,7 @@ class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
     client_secret: str = ""
     """Empty for a public client."""
     scopes: str = "openid profile email"
+    """The scopes that the console asks for; `openid` must be among them."""
     user_claim: str = "sub"
     """The claim that names the person: their runs bear it, and the audit trail."""
     grants_claim: str = "roles"

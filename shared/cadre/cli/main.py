@@ -10,7 +10,7 @@ import click
 
 from cadre.errors import ExitCode, SettingError
 
-_VERBS_OF_ROOMS = {
+VERBS_OF_ROOMS = {
     "team": {
         "up": "Start NATS and all services of a team on this machine.",
         "new": "Write an agent, a tool or a team that runs, with a test.",
@@ -73,7 +73,7 @@ _VERBS_OF_ROOMS = {
 }
 """The verbs of each room next to this module: each is `command` in the module of its name, except those of _MODULES."""
 
-VERBS = {verb: text for verbs in _VERBS_OF_ROOMS.values() for verb, text in verbs.items()}
+VERBS = {verb: text for verbs in VERBS_OF_ROOMS.values() for verb, text in verbs.items()}
 """A one-line description of each verb."""
 
 _MODULES = {
@@ -143,7 +143,7 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of that name, imported now; None if it does not exist."""
-        room = next((room for room, verbs in _VERBS_OF_ROOMS.items() if cmd_name in verbs), None)
+        room = next((room for room, verbs in VERBS_OF_ROOMS.items() if cmd_name in verbs), None)
         if room:
             module, _, attribute = _MODULES.get(cmd_name, f"{cmd_name}:command").partition(":")
             command: object = getattr(import_module(f"cadre.cli.{room}.{module}"), attribute)
@@ -166,7 +166,7 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections of commands of `cadre --help`: one per room, and the services."""
         services = _services()
-        for room, verbs in _VERBS_OF_ROOMS.items():
+        for room, verbs in VERBS_OF_ROOMS.items():
             with formatter.section(f"Commands: {room}"):
                 formatter.write_dl(list(verbs.items()))
         if services:
