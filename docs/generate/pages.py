@@ -42,6 +42,7 @@ def pages() -> dict[Path, str]:
         },
         DOCS / "observability.md": {"metrics": metrics.table},
         DOCS / "tools.md": {"types": tool_types.table},
+        DOCS / "python.md": {"event classes": tables.event_classes},
         DOCS / "access.md": {"routes and rights": tables.rights},
         DOCS / "http-api.md": {
             **shapes.blocks(),
