@@ -14,6 +14,7 @@ from cadre.adapters.nats.blobs import YOUNG_SECONDS
 from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
+from cadre.protocol.kept import KeptFile
 from cadre.protocol.messages import Erased, Lifecycle
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_index import PendingErasure, RunIndex, apply_erasure
@@ -34,6 +35,8 @@ class Erasure(Protocol):
     async def awaited(self, besides: str) -> set[str]: ...
     async def drop_exchanges(self, tasks: Iterable[str]) -> None: ...
     async def drop_letters(self, tree: str, messages: set[int]) -> None: ...
+    async def gone_files(self) -> list[KeptFile]: ...
+    async def forget_file(self, file: KeptFile) -> None: ...
     async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool: ...
     async def purge(self, tree: str, before: int) -> None: ...
     async def sweep(self) -> None: ...
@@ -195,7 +198,15 @@ class Janitor:
         self._sweep_at = self._clock.now() + _SWEEP_SECONDS
         await self._index.drop_tombstones(self._clock.now() - FATE_SECONDS)
         await self._sweep_queues()
+        await self._drop_kept_files()
         await self._erasure.sweep()
+
+    async def _drop_kept_files(self) -> None:
+        """Remove the contents of kept files that are gone, then their records: a repetition must find the names."""
+        for file in await self._erasure.gone_files():
+            await self._remove_blobs([file.ref], "", spare_young=True)
+            if file.ref not in self._removals.postponed_blobs:
+                await self._erasure.forget_file(file)
 
     async def _remove_late(self) -> None:
         """Remove what came late for a tree that is gone, like the tree itself."""

@@ -36,6 +36,7 @@ from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.access import ApiKey
+from cadre.protocol.kept import CONVERSATIONS, FILES, KeptConversation, KeptFile
 from cadre.service.platform import Platform
 from cadre.settings import (
     AccessSettings,
@@ -114,7 +115,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         RunIndexUnavailable
     ):  # the gateway tries again, and says why: only lists need it
         await index.open()
-    erasure = NatsErasure(nc, topology, blobs)
+    erasure = NatsErasure(nc, topology, blobs, platform.clock)
     queues = _left_queues(platform)
     janitor = _janitor(platform, index, erasure, queues, lambda: tail.read_on())
     projector = Projector(index, janitor)
@@ -289,8 +290,18 @@ def _routers(  # noqa: PLR0913 - what all routes share
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
     begun = (reach, lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
-    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards)
+    kept = _kept(platform)
+    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards, *kept)
     return [*routers, *routers_of(open_doors(), runs_service, platform.meters)], automation, runs_service
+
+
+def _kept(platform: Platform) -> tuple[NatsDefinitions[KeptFile], NatsDefinitions[KeptConversation]]:
+    """Return where the files and the conversations of clients are."""
+    nc, topology = platform.nc, platform.topology
+    return (
+        NatsDefinitions(nc, topology, FILES, KeptFile),
+        NatsDefinitions(nc, topology, CONVERSATIONS, KeptConversation),
+    )
 
 
 def _live_spans(platform: Platform, settings: TracingSettings) -> LiveSpans:

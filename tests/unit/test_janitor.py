@@ -13,6 +13,7 @@ from cadre.adapters.nats.erasure import Belongings
 from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
+from cadre.protocol.kept import KeptFile
 from cadre.protocol.messages import (
     Erased,
     Lifecycle,
@@ -80,6 +81,7 @@ class Streams:
         """When each was put last."""
         self.tasks: set[str] = set()
         self.elsewhere: set[str] = set()
+        self.gone: dict[str, KeptFile] = {}
         self.purged: list[tuple[float, str]] = []
         self.costs = 0.0
         self.failures = 0
@@ -118,6 +120,12 @@ class Streams:
 
     async def awaited(self, besides: str) -> set[str]:
         return self.elsewhere
+
+    async def gone_files(self) -> list[KeptFile]:
+        return [*self.gone.values()]
+
+    async def forget_file(self, file: KeptFile) -> None:
+        del self.gone[file.id]
 
     async def drop_exchanges(self, tasks: Iterable[str]) -> None:
         raise AssertionError(f"no run here has agents elsewhere: {tasks}")

@@ -264,6 +264,8 @@ OF_DOORS = {
     "unknown-method",
     "unknown-version",
     "task-not-cancelable",
+    "unknown-conversation",
+    "unknown-item",
 }
 """Codes that the doors answer in the forms of their protocols, which have their own names for them."""
 

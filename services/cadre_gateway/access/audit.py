@@ -63,7 +63,7 @@ ACTIONS = {
 _PAGE_SIZE = 500
 _MAX_TARGET_CHARS = 512
 _MAX_WHO_CHARS = 200
-_TARGETS = ("run", "call", "memory_id", "letter", "response", "id", "name", "agent")
+_TARGETS = ("run", "call", "memory_id", "letter", "response", "conversation", "file", "id", "name", "agent")
 """The variables of a path that say what something was done to; the first that there is counts."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -31,6 +32,16 @@ ARGUMENT = "conversation"
 TOLD = "cadre.told"
 """The key in the metadata of a run's terms under which they keep the mark of all that its client had said when the run
 began. A client's history that begins with the same words is about this run."""
+
+
+def add_file(files: dict[str, str], name: str, data: str) -> str:
+    """Add a file, under another name if another one has this; return its name."""
+    kept, number = name, 1
+    while files.get(kept, data) != data:
+        number += 1
+        kept = f"{number}-{name}"
+    files[kept] = data
+    return kept
 
 
 class ToldHistory:
@@ -73,6 +84,18 @@ class ToldHistory:
             images = [later.images[number - 1] for number in one.get("images", ())]
             files = {name: later.files[name] for name in one.get("files", ())}
             self.add(one["role"], MessageContent(one["text"], images, files, one.get("data", [])), **more)
+
+    def bring(self, found: Mapping[str, tuple[str, str]]) -> None:
+        """Put names and contents in the place of what stands for files: by that, the name and the reference."""
+        self.images = [found[one][1] if one in found else one for one in self.images]
+        files, names = self.files, dict[str, str]()
+        self.files = {}
+        for name, ref in files.items():
+            of_file, content = found.get(ref, (name, ref))
+            names[name] = self._keep(of_file if name == ref else name, content)
+        for one in self.said:
+            if "files" in one:
+                one["files"] = [names[name] for name in one["files"]]
 
     def mark(self, role: str, content: MessageContent, **more: Any) -> str:
         """Return what stands for all messages with this one behind them."""
@@ -121,9 +144,4 @@ class ToldHistory:
         return told.split() == (answer_text(output).split() if output is not None else [])
 
     def _keep(self, name: str, data: str) -> str:
-        kept, number = name, 1
-        while self.files.get(kept, data) != data:
-            number += 1
-            kept = f"{number}-{name}"
-        self.files[kept] = data
-        return kept
+        return add_file(self.files, name, data)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
+from cadre.protocol.kept import KeptConversation, KeptFile
 from cadre.protocol.messages import CallerTerms
 from cadre.protocol.policy import Standing
 from cadre_gateway.access.principal import Principal, caller_of
@@ -112,3 +114,5 @@ class RunService:
     clock: Clock
     pushes: PushNotifications
     cards: CardSettings
+    kept_files: NatsDefinitions[KeptFile]
+    kept_conversations: NatsDefinitions[KeptConversation]

@@ -191,18 +191,19 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
         return {**own, **self.arguments}
 
 
-async def read(request: Request, file_bytes: int | None = None) -> bytes:
-    """Return the whole body, which may be a file of `file_bytes`, else MAX_BODY_BYTES. Raises a 413 problem, and a 503
-    one when other bodies take all the memory that there is for them."""
-    limit = MAX_BODY_BYTES if file_bytes is None else file_bytes
+async def read(request: Request, file_bytes: int | None = None, form_bytes: int = 0) -> bytes:
+    """Return the whole body, which may be a file of `file_bytes` in a form of `form_bytes`, else MAX_BODY_BYTES. Raises
+    a 413 problem, and a 503 one when other bodies take all the memory that there is for them."""
+    limit = MAX_BODY_BYTES if file_bytes is None else file_bytes + form_bytes
+    too_large = _too_large_body() if file_bytes is None else too_large_file(file_bytes)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit, of_file=file_bytes is not None)
+        raise too_large
     share = request.app.state.body_memory.share()
     chunks = []
     async for chunk in request.stream():
         if share.bytes + len(chunk) > limit:
-            raise _too_large(limit, of_file=file_bytes is not None)
+            raise too_large
         share.add(len(chunk))
         chunks.append(chunk)
     return HeldBody.of(chunks, share)
@@ -356,12 +357,15 @@ def _within(kind: type[msgspec.Struct], field: str | None) -> type[msgspec.Struc
     return next((one for one in options if hasattr(one, "__struct_fields__")), kind)
 
 
-def _too_large(limit: int, *, of_file: bool) -> Problem:
-    if of_file:
-        return Problem(413, "too-large", f"a file may have {limit} bytes, which CADRE_FILE_BYTES sets")
+def too_large_file(limit: int) -> Problem:
+    """Return the 413 problem of a file that is larger than the limit, in bytes."""
+    return Problem(413, "too-large", f"a file may have {limit} bytes, which CADRE_FILE_BYTES sets")
+
+
+def _too_large_body() -> Problem:
     detail = (
-        f"a body may have {limit} bytes; send large images as https: URLs or blob: references, large files one by"
-        " one by PUT to the run's files"
+        f"a body may have {MAX_BODY_BYTES} bytes; send large images as https: URLs or blob: references, large files one"
+        " by one by PUT to the run's files"
     )
     return Problem(413, "too-large", detail)
 

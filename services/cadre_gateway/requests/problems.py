@@ -126,6 +126,8 @@ TITLES = {
     "unknown-method": "There is no such method",
     "unknown-version": "The version is not spoken here",
     "task-not-cancelable": "The task is over",
+    "unknown-conversation": "There is no such conversation",
+    "unknown-item": "The conversation has no such item",
 }
 """The closed list of the codes of problems, with their titles."""
 
@@ -190,6 +192,9 @@ _TYPES = {
 _CODES = {
     "unknown-agent": "model_not_found",
     "unknown-run": "response_not_found",
+    "unknown-file": "file_not_found",
+    "unknown-conversation": "conversation_not_found",
+    "unknown-item": "item_not_found",
     "budget-exhausted": "insufficient_quota",
     "capacity": "rate_limit_exceeded",
 }

@@ -2,19 +2,19 @@
 
 import re
 import secrets
-from collections.abc import Iterator
 from typing import Annotated
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Depends, Header, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.protocol.topology import tree_of
-from cadre.tools.files import UNKNOWN_MEDIA_TYPE, media_type_of
+from cadre.tools.files import media_type_of
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
+from cadre_gateway.requests.download import MEDIA_TYPE, download
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.openapi import json_answer
@@ -24,12 +24,8 @@ _DOWNLOAD = openapi.streams("The bytes, as a download", "application/octet-strea
 _UPLOAD = openapi.operation("application/octet-stream", {"200": ("Written", FileEntry)})
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127}")
 _UNSAID = "application/x-www-form-urlencoded"
 """The content type that curl sends by default: it does not describe the file, whose name does."""
-
-_PIECE_BYTES = 256 * 1024
-_MAX_NAME_CHARS = 200
 
 
 def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
@@ -52,11 +48,11 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
         `{"$file": …}` says of it."""
         if not _SHA256.fullmatch(sha256):
             raise Problem(404, "unknown-blob", f"{sha256!r} is no blob: its name has 64 hexadecimal digits")
-        if type and not _MEDIA_TYPE.fullmatch(type):
+        if type and not MEDIA_TYPE.fullmatch(type):
             raise invalid(f"query.type: {type!r} is no media type: write one like image/png")
         async with answer_deadline():
             data = await workspaces.blobs.get(f"blob:{sha256}")
-        return _download(data, name or sha256, type or media_type_of(data, name))
+        return download(data, name or sha256, type or media_type_of(data, name))
 
     @routes.get(
         "/runs/{run}/files", summary="Files of a run's workspace", responses=openapi.answers(openapi.FileList)
@@ -72,7 +68,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
         with workspace_problems():
             async with answer_deadline():
                 file = await (await workspace_of(run)).read(path)
-        return _download(file.data, file.name, file.media_type)
+        return download(file.data, file.name, file.media_type)
 
     @routes.put("/runs/{run}/files/{path:path}", summary="Give a run a file", openapi_extra=_UPLOAD)
     async def put_file(
@@ -93,7 +89,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
                 entry = await workspace.write(
                     path,
                     data,
-                    media_type=media_type if _MEDIA_TYPE.fullmatch(media_type) else "",
+                    media_type=media_type if MEDIA_TYPE.fullmatch(media_type) else "",
                     expected=expected,
                 )
         return json_answer(entry)
@@ -120,22 +116,3 @@ async def _readable_path(request: Request) -> None:
         raise invalid(
             f"path {text!r} is not UTF-8: write it as UTF-8 and percent-encode its bytes"
         ) from error
-
-
-def _download(data: bytes, name: str, media_type: str) -> Response:
-    """Never shown by a browser as a page of this gateway."""
-    plain = "".join(c for c in name if c.isprintable() and c not in '/\\"')[:_MAX_NAME_CHARS] or "file"
-    ascii_name = plain.encode("ascii", "replace").decode().replace("?", "_").replace("%", "_")
-    headers = {
-        "Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(plain, safe='')}",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": "sandbox; default-src 'none'",
-        "Content-Length": str(len(data)),
-    }
-    kind = media_type if _MEDIA_TYPE.fullmatch(media_type) else UNKNOWN_MEDIA_TYPE
-    return StreamingResponse(_pieces(data), headers=headers, media_type=kind)
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    for start in range(0, len(data), _PIECE_BYTES):
-        yield data[start : start + _PIECE_BYTES]

@@ -36,7 +36,8 @@ class Subject:
     """All subjects of a shard's stream."""
 
     DEFINITION = "automation.{kind}.{name}"
-    """A schedule, trigger, notice or budget; outside the shards, in the automation stream."""
+    """A schedule, trigger, notice or budget, or a file or conversation that a client keeps; outside the shards, in the
+    automation stream."""
     TICK = "automation.tick.schedule.{name}"
     """Holds the message that the server delivers when a schedule is due."""
     DUE = "automation.due.schedule.{name}"

@@ -16,6 +16,13 @@ DOOR = Door(
         *rules_of_path("/v1/responses/{response}", "all", delete="administer"),
         *rules_of_path("/v1/responses/{response}/cancel", "handler", post="act"),
         *rules_of_path("/v1/responses/{response}/input_items", "handler", get="read"),
+        *rules_of_path("/v1/conversations", "handler", post="act"),
+        *rules_of_path("/v1/conversations/{conversation}", "handler", get="read", post="act", delete="act"),
+        *rules_of_path("/v1/conversations/{conversation}/items", "handler", get="read", post="act"),
+        *rules_of_path("/v1/conversations/{conversation}/items/{item}", "handler", get="read", delete="act"),
+        *rules_of_path("/v1/files", "handler", get="read", post="act"),
+        *rules_of_path("/v1/files/{file}", "handler", get="read", delete="act"),
+        *rules_of_path("/v1/files/{file}/content", "handler", get="read"),
     ),
     # A turn of a chat may be a person's word on a call.
     actions={
@@ -23,5 +30,12 @@ DOOR = Door(
         "POST /v1/responses": "chat.turn",
         "POST /v1/responses/{response}/cancel": "run.cancel",
         "DELETE /v1/responses/{response}": "run.erase",
+        "POST /v1/conversations": "conversation.make",
+        "POST /v1/conversations/{conversation}": "conversation.change",
+        "DELETE /v1/conversations/{conversation}": "conversation.remove",
+        "POST /v1/conversations/{conversation}/items": "conversation.change",
+        "DELETE /v1/conversations/{conversation}/items/{item}": "conversation.change",
+        "POST /v1/files": "file.write",
+        "DELETE /v1/files/{file}": "file.remove",
     },
 )

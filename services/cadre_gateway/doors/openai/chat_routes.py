@@ -23,7 +23,14 @@ from cadre_gateway.doors.messages import MessageContent, ToldHistory
 from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.response_object import answer_changed
-from cadre_gateway.doors.openai.turn_request import Envelope, MaxTokens, Turn, content_of, envelope_of
+from cadre_gateway.doors.openai.turn_request import (
+    Envelope,
+    MaxTokens,
+    Turn,
+    content_of,
+    envelope_of,
+    holder_of,
+)
 from cadre_gateway.doors.progress import (
     Pause,
     PendingAnswer,
@@ -35,7 +42,7 @@ from cadre_gateway.doors.progress import (
 )
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, error_of, invalid
+from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem, error_of, invalid
 from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.streaming.event_stream import EventStream
 
@@ -70,6 +77,8 @@ class ChatCompletions:
             usage = wanted.stream_options is not None and bool(wanted.stream_options.include_usage)
             stream = bool(wanted.stream)
             return _unrun(plain_answer(wanted.model, text, created, stream=stream, with_usage=usage))
+        async with answer_deadline():
+            turn = await self.conversations.kept.files.bring(holder_of(request), turn)
         place = await self.conversations.place_of(turn)
         progress = Progress(place.run, place.after)
         base_url, as_call = str(request.base_url).rstrip("/"), wants_final_call(wanted.tools or [])

@@ -22,6 +22,7 @@ from cadre.errors import Fenced
 from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.messages import ARGUMENT, TOLD, MessageContent, ToldHistory
+from cadre_gateway.doors.openai.kept_conversations import KeptConversations
 from cadre_gateway.doors.openai.turn_request import Turn
 from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, answer_text
 from cadre_gateway.doors.rulings import ASK_USER, PersonsWord, said, word_in
@@ -53,6 +54,7 @@ class Conversations:
 
     answers: Answers
     runs: RunService
+    kept: KeptConversations
 
     async def place_of(self, turn: Turn) -> Place:
         """Return the place at which the answer to the turn begins; the same turn, sent again, finds its earlier place.
@@ -70,6 +72,8 @@ class Conversations:
             await self.runs.reach.check(turn.caller, "tree", turn.continues.run)
             await self.answers.check(turn.continues)
             return await self._go_on_from(turn, await self.runs.lookup.find(turn.continues.run))
+        if turn.session is not None and turn.afresh:
+            return await self._begin(turn, turn.session)
         if turn.session is not None:
             return await self._next_in(turn, turn.session)
         last = await self._named(turn)
@@ -330,6 +334,9 @@ class Conversations:
                 reset=session is not None and not goes_on,
             )
         )
+        if turn.conversation:
+            run_id = await self.runs.submitter.admission.keyed.run_of(turn.key, turn.agent)
+            await self.kept.note(turn, run_id)
         metadata = turn.metadata | {TOLD: turn.mark}
         terms = msgspec.structs.replace(turn.terms, output_schema=turn.output_schema, metadata=metadata)
         async with answer_deadline():

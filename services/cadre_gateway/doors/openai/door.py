@@ -11,9 +11,11 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.cards import Presence
 from cadre_gateway.doors.answers import json_answer
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.openai import chat_routes, response_routes
+from cadre_gateway.doors.openai import chat_routes, kept_conversations, kept_files, response_routes
 from cadre_gateway.doors.openai.chat_routes import ChatCompletions
 from cadre_gateway.doors.openai.conversation import Conversations
+from cadre_gateway.doors.openai.kept_conversations import KeptConversations
+from cadre_gateway.doors.openai.kept_files import KeptFiles
 from cadre_gateway.doors.openai.response_object import OpenAIRoute
 from cadre_gateway.doors.openai.response_routes import Responses
 from cadre_gateway.doors.sender import RunService
@@ -25,13 +27,18 @@ def router(runs: RunService) -> APIRouter:
     """Return the routes of the door. OpenAI's own description covers them, so the gateway's leaves them out."""
     routes = APIRouter(prefix="/v1", route_class=OpenAIRoute, include_in_schema=False)
     answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
-    conversations = Conversations(answers, runs)
+    blobs, most = runs.submitter.workspaces.blobs, runs.submitter.workspaces.max_file_bytes
+    files = KeptFiles(runs.kept_files, blobs, runs.clock, most)
+    kept = KeptConversations(runs.kept_conversations, files, answers, runs)
+    conversations = Conversations(answers, runs, kept)
     add_routes(routes, runs.registry)
     chat_routes.add_routes(routes, ChatCompletions(conversations, answers, runs.run_end, runs.registry))
     response_routes.add_routes(
         routes,
         Responses(conversations, answers, runs.reach, runs.history, runs.run_end, runs.eraser, runs.registry),
     )
+    kept_conversations.add_routes(routes, kept)
+    kept_files.add_routes(routes, files)
     return routes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.answers import count_request
 from cadre_gateway.doors.callers_tools import schema_of, terms_of
-from cadre_gateway.doors.messages import TOLD, MessageContent, ToldHistory
+from cadre_gateway.doors.messages import ARGUMENT, TOLD, MessageContent, ToldHistory
 from cadre_gateway.doors.openai.turn_request import (
     Envelope,
     MaxTokens,
@@ -165,9 +165,62 @@ def input_items(progress: Progress, task: Task) -> list[Json]:
         ]
         return [_given(call, asked[call], progress) for call in reversed(given)]
     content: list[Json] = [{"type": "input_text", "text": task.task}]
-    content += [{"type": "input_image", "image_url": ref, "detail": "auto"} for ref in task.images]
-    message = {"type": "message", "id": f"msg_{progress.run}_in", "role": "user", "status": "completed"}
-    return [{**message, "content": content}]
+    told = task.inputs.get(ARGUMENT, [])
+    before = max((number for one in told for number in one.get("images", ())), default=0)
+    content += [{"type": "input_image", "image_url": ref, "detail": "auto"} for ref in task.images[before:]]
+    return [_message_in(progress.run, content)]
+
+
+def items_of_run(progress: Progress, task: Task) -> list[Json]:
+    """Return all that was said in a run, in the order of its entries: messages, calls that were held, and the answers
+    to them. `progress` begins with the run."""
+    asked = {call: held for pause in progress.pauses for call, held in pause.held.items()}
+    answered = [call for call in asked if call in progress.decided and call in progress.gone]
+    found: list[tuple[float, Json]] = [(0, item) for item in input_items(progress, task)]
+    found += [
+        (before + 0.5, _message_in(f"{progress.run}_{before}", [{"type": "input_text", "text": text}]))
+        for before, text in progress.messages
+    ]
+    for pause in progress.pauses:
+        found += [(pause.seq, _held_item(call, held, progress)) for call, held in pause.held.items()]
+    found += [
+        (progress.gone[call].after + 0.5, _given(call, asked[call], progress))
+        for call in answered
+        if progress.decided[call].verdict != "expired"
+    ]
+    found.sort(key=lambda one: one[0])
+    progress.after = progress.place_behind(answered).after
+    said = [item for _, item in found] + settled_items(progress)
+    return _once(said)
+
+
+def _once(items: list[Json]) -> list[Json]:
+    """Return the items, each where it stands first: a call is asked about again until it is answered."""
+    found: dict[str, Json] = {}
+    for item in items:
+        found.setdefault(item["id"], item)
+    return list(found.values())
+
+
+def page_of(
+    items: Sequence[Json], limit: int, order: str, after: str | None = None, removed: Container[str] = ()
+) -> Json:
+    """Return a page of items, which come in their order, as clients read them; those that were `removed` are left out,
+    and still say where a page begins. Raise a 422 problem for an `after` that is none of them."""
+    ordered = items if order == "asc" else items[::-1]
+    ids = [item["id"] for item in ordered]
+    if after is not None and after not in ids:
+        raise invalid(f"after: there is no item {after!r} here", field="after")
+    begin = ids.index(after) + 1 if after is not None else 0
+    rest = [item for item in ordered[begin:] if item["id"] not in removed]
+    page = rest[:limit]
+    ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
+    return {"object": "list", "data": page, **ends, "has_more": len(rest) > limit}
+
+
+def _message_in(place: str, content: list[Json]) -> Json:
+    message = {"type": "message", "id": f"msg_{place}_in", "role": "user", "status": "completed"}
+    return {**message, "content": content}
 
 
 def _held_item(call: str, held: PendingAnswer, progress: Progress) -> Json:
@@ -264,7 +317,7 @@ class ResponseBody(msgspec.Struct, kw_only=True):
     prompt: Any = None
 
 
-class _Read:
+class ReadItems:
     """The items of an input, as they are read one by one."""
 
     def __init__(self) -> None:
@@ -317,13 +370,29 @@ class _Read:
                 raise invalid(f"an item of type {item.get('type')!r} cannot be used", field=where)
 
 
+def read_items(items: Sequence[Json]) -> ReadItems:
+    """Return the items as the conversation before a turn. Raise a 422 problem that names what cannot be used."""
+    read = ReadItems()
+    for at, item in enumerate(items):
+        read.take(item, f"items[{at}]", is_last=False, is_after=False)
+    return read
+
+
+def extra_items(body: ResponseBody) -> list[Json]:
+    """Return the items of the input besides the message that is the task."""
+    if isinstance(body.input, str):
+        return []
+    last = max((at for at, item in enumerate(body.input) if _is_persons(item)), default=-1)
+    return [item for at, item in enumerate(body.input) if at != last]
+
+
 def _is_persons(item: dict[str, Any]) -> bool:
     return item.get("type", "message") == "message" and item.get("role") == "user"
 
 
 def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None) -> Turn:
     """Return the turn that the body asks for. Raises a 404 or 422 problem that names what cannot be used."""
-    read = _Read()
+    read = ReadItems()
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
     last = max((at for at, item in enumerate(items) if _is_persons(item)), default=-1)
     for index, item in enumerate(items):
@@ -331,11 +400,16 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     metadata = dict(body.metadata or {})
     if body.background:
         metadata[BACKGROUND] = "true"
-    continues = None
+    continues, named = None, conversation_of(body)
+    if body.previous_response_id is not None and named:
+        raise invalid(
+            "a response goes on from an earlier one or from a conversation: leave one of them out",
+            field="previous_response_id",
+        )
     if body.previous_response_id is not None:
         continues = place_of_response(body.previous_response_id)
         metadata[PREVIOUS] = body.previous_response_id
-    if named := _conversation(body.conversation):
+    if named:
         metadata[CONVERSATION] = named
     conversation = session_name(named) if named else None
     if body.max_output_tokens is not None:
@@ -377,7 +451,9 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     )
 
 
-def _conversation(given: Any) -> str | None:
+def conversation_of(body: ResponseBody) -> str | None:
+    """Return the name of the conversation that the body gives; None without one."""
+    given = body.conversation
     named = given.get("id") if isinstance(given, dict) else given
     return named if isinstance(named, str) and named else None
 

@@ -23,13 +23,17 @@ from cadre_gateway.doors.answers import json_answer, run_headers
 from cadre_gateway.doors.following import Answers, LiveText
 from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
+from cadre_gateway.doors.openai.kept_conversations import is_kept
 from cadre_gateway.doors.openai.response_object import (
     Json,
     ResponseBody,
     answer_changed,
+    conversation_of,
+    extra_items,
     input_items,
     message_item,
     most_tokens_of,
+    page_of,
     place_of_response,
     response_id,
     response_object,
@@ -37,7 +41,7 @@ from cadre_gateway.doors.openai.response_object import (
     settled_items,
     status_of,
 )
-from cadre_gateway.doors.openai.turn_request import Envelope, envelope_of
+from cadre_gateway.doors.openai.turn_request import Envelope, Turn, envelope_of, holder_of
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
@@ -73,6 +77,7 @@ class Responses:
         if not turn.results and not turn.words and (text := conversation.answer_of(turn.text)) is not None:
             events = unrun_response(wanted.model, text, self.conversations.runs.clock.now())
             return EventStream(_told(events)) if wanted.stream else json_answer(_whole(events))
+        turn = await self._in_conversation(request, wanted, turn)
         place = await self.conversations.place_of(turn)
         if wanted.stream:
             answer: Response = EventStream(await self.events(place, Told(), cancels=envelope.cancels))
@@ -82,6 +87,15 @@ class Responses:
             answer = json_answer(await self._wait(request, place, envelope))
         answer.headers.update(run_headers(place))
         return answer
+
+    async def _in_conversation(self, request: Request, wanted: ResponseBody, turn: Turn) -> Turn:
+        """Return the turn with the files and the conversation that it names. Raise a 404 problem for unknown ones."""
+        holder, named = holder_of(request), conversation_of(wanted)
+        async with answer_deadline():
+            if named and is_kept(named):
+                extra = [] if turn.results or turn.words else extra_items(wanted)
+                turn = await self.conversations.kept.turn_in(holder, turn, named, extra)
+            return await self.conversations.kept.files.bring(holder, turn)
 
     async def now(self, place: Place) -> Json:
         """Return the response as it is at this moment."""
@@ -217,13 +231,7 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
         includes: Annotated[list[str] | None, Query(alias="include[]")] = None,
     ) -> Response:
         items = await responses.items(await responses.named(response, request))
-        items = items if order == "desc" else items[::-1]
-        ids = [item["id"] for item in items]
-        begin = ids.index(after) + 1 if after in ids else 0
-        page = items[begin : begin + limit]
-        ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
-        more = {"has_more": begin + limit < len(items)}
-        return json_answer({"object": "list", "data": page, **ends, **more})
+        return json_answer(page_of(items[::-1], limit, order, after))
 
 
 def _all(events: Iterable[Json]) -> None:

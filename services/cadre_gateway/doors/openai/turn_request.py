@@ -16,7 +16,7 @@ from fastapi import Request
 from cadre.protocol.messages import CallerTerms
 from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal, caller_of
-from cadre_gateway.doors.messages import MessageContent, ToldHistory
+from cadre_gateway.doors.messages import MessageContent, ToldHistory, add_file
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.rulings import PersonsWord
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key, request_digest
@@ -28,6 +28,9 @@ END_USER_HEADER = "x-openwebui-user-id"
 SESSION_KEYS = ("session", "session_id", "thread_id", "chat_id", "conversation_id")
 HANGUP_HEADER = "x-cadre-hangup"
 
+FILE_ID = "file_id:"
+"""Begins what stands for the content of a kept file, until the file is looked up."""
+
 MaxTokens = Annotated[int, msgspec.Meta(ge=1)]
 """The most tokens of an answer."""
 
@@ -35,6 +38,29 @@ _OF_THE_ANSWER = ("stream", "stream_options", "background", "include", "store")
 _COUNT = re.compile(r"\d{1,4}")
 
 _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
+
+
+class Holder(NamedTuple):
+    """Who keeps files and conversations."""
+
+    owner: str
+    """The person, or the key of no person; "" for a caller who is bound to neither, and reaches all of them."""
+
+    def reaches(self, owner: str) -> bool:
+        """Return whether the holder may use what this owner keeps."""
+        return self.owner in ("", owner)
+
+
+def holder_of(request: Request) -> Holder:
+    """Return whose files and conversations the caller keeps: those of the person for whom it calls, else those of its
+    key if that is for some agents only."""
+    caller, headers = caller_of(request), request.headers
+    if caller.user or caller.scoped:
+        return Holder(caller.owner)
+    # The gate writes the name of a key into this header; it is no person's then.
+    named = utf8(headers.get("cadre-user")) if not caller.key else ""
+    person = named or utf8(headers.get(END_USER_HEADER))
+    return Holder(f"user {person}" if person else "")
 
 
 class Envelope(NamedTuple):
@@ -130,6 +156,8 @@ def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
     elif kind in ("image_url", "input_image"):
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, dict) else url
+        if isinstance(named := part.get("file_id"), str) and url is None:
+            url = FILE_ID + named
         if isinstance(url, str):
             found.images.append(url)
             return []
@@ -140,12 +168,17 @@ def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
         if isinstance(where_it_is, str) and where_it_is.startswith(("https:", "http:")):
             return [where_it_is]  # the agent fetches it, if it may
         data = where_it_is if isinstance(where_it_is, str) and where_it_is.startswith("data:") else data
+        named = file.get("file_id") if isinstance(file, dict) else None
+        if isinstance(named, str) and data is None:
+            add_file(found.files, str(file.get("filename") or FILE_ID + named), FILE_ID + named)
+            return []
         if isinstance(data, str):
             name = str(file.get("filename") or f"file-{len(found.files) + 1}")
-            found.files[name] = data if data.startswith("data:") else f"data:;base64,{data}"
+            add_file(found.files, name, data if data.startswith("data:") else f"data:;base64,{data}")
             return []
     raise invalid(
-        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data",
+        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data or"
+        " file_id",
         field=where,
     )
 
@@ -170,6 +203,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     continues: Place | None = None
     """The run that the turn goes on from, where the caller names it."""
     session: str | None = None
+    conversation: str = ""
+    """The id of the kept conversation that the turn is part of."""
+    extra: list[dict[str, Any]] = []
+    """Items that the turn brings to its conversation besides its message, as they are listed there."""
+    afresh: bool = False
+    """True if the session is not gone on from: the history is all that was said."""
     adds: bool = False
     """True if the history adds to what the named run or session holds; else it is the whole conversation."""
     user: str | None = None

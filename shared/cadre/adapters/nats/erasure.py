@@ -12,7 +12,9 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.client import Client
 
+from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.blobs import NatsBlobs, refs_in
+from cadre.adapters.nats.server_clock import SystemClock
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.fenced_value import FencedValue
@@ -20,6 +22,8 @@ from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.automation.notice import PUSHES
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, NotPermitted, UnreadableMessage
+from cadre.ports import Clock
+from cadre.protocol.kept import FILES, KeptFile
 from cadre.protocol.messages import (
     Lifecycle,
     Spilled,
@@ -28,6 +32,8 @@ from cadre.protocol.messages import (
 from cadre.protocol.topology import Topology, exchange_stream, exchange_subject
 
 log = logging.getLogger("cadre.erasure")
+
+_LOCAL = SystemClock()
 
 FATE_SECONDS = 7 * 24 * 3600
 """Seconds for which the lifecycle of a tree is on record."""
@@ -61,11 +67,14 @@ class Outstanding(NamedTuple):
 class NatsErasure:
     """The steps of an erasure. Every method raises RetryableError."""
 
-    def __init__(self, nc: Client, topology: Topology, blobs: NatsBlobs) -> None:
+    def __init__(self, nc: Client, topology: Topology, blobs: NatsBlobs, clock: Clock = _LOCAL) -> None:
         self._nc = nc
         self._topology = topology
         self._blobs = blobs
         self._sessions = NatsSessions(nc, topology)
+        self._files = NatsDefinitions(nc, topology, FILES, KeptFile)
+        self._kept = topology.definitions(FILES)
+        self._clock = clock
 
     async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None:
         """Return the last record of the tree's lifecycle and its sequence, never stale; None when there is no
@@ -193,9 +202,13 @@ class NatsErasure:
         return False
 
     async def awaited(self, besides: str) -> set[str]:
-        """Return the blobs named in messages that were not handled yet, which no journal names so far; those of the
-        tree `besides` do not count."""
+        """Return the blobs named in messages that were not handled yet, which no journal names so far, and those of the
+        files that clients keep; those of the tree `besides` do not count."""
+        gone = {file.id for file in await self.gone_files()}
         refs: set[str] = set()
+        async for held in jetstream.messages(self._nc, self._topology.automation_stream, self._kept):
+            if held.subject.rpartition(".")[2] not in gone:
+                refs |= refs_in(held.data)
         for shard in range(self._topology.shards):
             for consumer in await self._outstanding(self._topology.stream(shard)):
                 async for held in jetstream.messages(
@@ -208,6 +221,15 @@ class NatsErasure:
                     if ref is not None:
                         refs |= refs_in(await self._held_in(ref))
         return refs
+
+    async def gone_files(self) -> list[KeptFile]:
+        """Return the kept files that were deleted or have expired, whose contents may still be there."""
+        now = self._clock.now()
+        return [one for one in await self._files.all() if isinstance(one, KeptFile) and one.is_gone(now)]
+
+    async def forget_file(self, file: KeptFile) -> None:
+        """Remove the record of a kept file, the last of it."""
+        await self._files.remove(file.id)
 
     async def _held_in(self, ref: str) -> bytes:
         """Return what was too large for its stream."""
