@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from generate import (
+    alerts,
     chart,
     commands,
     diagram,
@@ -40,7 +41,11 @@ def pages() -> dict[Path, str]:
             "messages": tables.messages,
             "events": tables.events,
         },
-        DOCS / "observability.md": {"metrics": metrics.table},
+        DOCS / "observability.md": {
+            "metrics": metrics.table,
+            "alerts": lambda: alerts.table("alerts.yml"),
+            "alerts of Kubernetes": lambda: alerts.table("kubernetes-alerts.yml"),
+        },
         DOCS / "tools.md": {"types": tool_types.table},
         DOCS / "python.md": {"event classes": tables.event_classes},
         DOCS / "access.md": {"routes and rights": tables.rights},
