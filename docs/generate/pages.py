@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from generate import (
     diagram,
     endpoint_answers,
     metrics,
+    names,
     prompt_templates,
     release,
     rooms,
@@ -47,7 +49,13 @@ def pages() -> dict[Path, str]:
             "alerts of Kubernetes": lambda: alerts.table("kubernetes-alerts.yml"),
         },
         DOCS / "tools.md": {"types": tool_types.table},
-        DOCS / "python.md": {"event classes": tables.event_classes},
+        DOCS / "python.md": {
+            "event classes": names.event_classes,
+            **{
+                name: partial(names.names, name)
+                for name in ("cadre.client", "cadre.protocol", "cadre.testing")
+            },
+        },
         DOCS / "access.md": {"routes and rights": tables.rights},
         DOCS / "http-api.md": {
             **shapes.blocks(),

@@ -43,7 +43,7 @@ _SHAPES: dict[str, tuple[Struct, Struct | None]] = {
     "a run that was started": (Accepted, None),
     "the result of a run": (RunResult, None),
     "a run of the list": (RunSummary, None),
-    "a run by itself": (RunDetail, RunSummary),
+    "one run": (RunDetail, RunSummary),
     "an event": (Shown, None),
     "a delta": (Delta, None),
     "rows": (RowsChanged, None),

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from cadre import events as events_module
 from cadre.journal.unions import close
 from cadre.protocol.codes import EDIT_REFUSALS, ERRORS, IGNORED
 from cadre_gateway.doors.open_doors import rules_with
@@ -106,17 +105,3 @@ def problems() -> str:
     return "\n".join(
         ["| `code` | title |", "|---|---|", *(f"| `{code}` | {title} |" for code, title in TITLES.items())]
     )
-
-
-def event_classes() -> str:
-    """Return the class of each event of a journal by its name in `cadre.events`."""
-    rows = ["| name | event |", "|---|---|"]
-    rows += [
-        f"| `{name}` | `{tag_of(kind)}` |"
-        for name in events_module.__all__
-        if name != "JournalEvent"
-        and isinstance(kind := getattr(events_module, name), type)
-        and issubclass(kind, msgspec.Struct)
-        and isinstance(kind.__struct_config__.tag, str)
-    ]
-    return "\n".join(rows)

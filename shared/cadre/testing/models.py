@@ -194,7 +194,7 @@ class ModelServer:
 
 @contextmanager
 def running_model(*options: str | Path, **environment: str) -> Iterator[ModelServer]:
-    """Start `cadre scripted-model` with these options on a free port, and stops it at the end.
+    """Start `cadre scripted-model` with these options on a free port, and stop it at the end.
 
     Raises SetupError when it does not start; it says why on standard error.
     """

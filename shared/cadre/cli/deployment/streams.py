@@ -143,7 +143,7 @@ def provision(
     the operator's key. What is there already stays as it is.
 
     An agent --at-rest keeps a card in the registry, by which it is sent tasks, and offered to its managers, while no
-    replica serves it: what waits in its queues tells an autoscaler to start one. `cadre retire` takes the card away,
+    replica serves it: an autoscaler starts one for what waits in its queues. `cadre retire` takes the card away,
     and so does this command when it names the agent without --at-rest.
     """
     from cadre.adapters.nats.queues.consumers import provision_roles  # the bus's weight is not the help's
