@@ -40,6 +40,7 @@ PLURALS: Mapping[str, tuple[str, str]] = {
     "CiliumNetworkPolicy": ("cilium.io/v2", "ciliumnetworkpolicies"),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
+    "HorizontalPodAutoscaler": ("autoscaling/v2", "horizontalpodautoscalers"),
 }
 """API version and plural of each kind that the operator reads or writes."""
 
@@ -135,6 +136,24 @@ class Cluster:
             )
         except ApiError as error:
             if error.status != 404:
+                raise
+
+    async def scale(self, seen: Manifest, replicas: int) -> None:
+        """Set the object's number of pods, unless it is gone or not as it was `seen` any more."""
+        about = seen["metadata"]
+        try:
+            await self._call(
+                "PATCH",
+                f"{_path(seen['kind'], about['namespace'], about['name'])}/scale",
+                params={"fieldManager": MANAGER},
+                body={
+                    "metadata": {"resourceVersion": about["resourceVersion"]},
+                    "spec": {"replicas": replicas},
+                },
+                content_type=_MERGE,
+            )
+        except ApiError as error:
+            if error.status not in (404, 409):
                 raise
 
     async def annotate(self, found: Manifest, annotations: Mapping[str, str]) -> None:

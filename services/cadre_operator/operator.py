@@ -92,6 +92,7 @@ class Operator:
             ("", "v1", "secrets"),
             # Why a pod does not come up, its Deployment does not say.
             ("", "v1", "pods"),
+            ("autoscaling", "v2", "horizontalpodautoscalers"),
         ):
             kopf.on.event(group, version, plural, registry=registry)(self._hear)
         return registry

@@ -15,7 +15,7 @@ import yaml
 
 from cadre.automation.automation_file import DEFINITIONS, AnySpec, Definition
 from cadre.deploy.k8s.manifest import COMPONENT, NAME, PART_OF, Manifest
-from cadre.deploy.k8s.object_kinds import OBJECT_KINDS
+from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS
 from cadre.deploy.k8s.values import Values, read_values
 from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
@@ -144,6 +144,7 @@ class Reconciler:
             await self._cluster.delete(one)
         pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
         await self._tell_all(live, wanted, values, jobs, [*existing, *pods], notes)
+        await self._begin_to_count(namespace, live, wanted, existing)
         kept = {
             one["metadata"]["name"]
             for one in existing
@@ -263,6 +264,29 @@ class Reconciler:
         if not applied:
             del self._applied[namespace]
         return notes
+
+    async def _begin_to_count(
+        self, namespace: str, live: Objects, wanted: Desired, existing: Sequence[Manifest]
+    ) -> None:
+        """Write the number of its pods into each object that says none and that a HorizontalPodAutoscaler names: it
+        reads no number as 0, and takes 0 for "switched off"."""
+        autoscalers = await self._cluster.list("HorizontalPodAutoscaler", namespace)
+        named = {
+            (target["kind"], target["name"])
+            for one in autoscalers
+            if (target := one["spec"]["scaleTargetRef"]).get("apiVersion", "").startswith(f"{GROUP}/")
+        }
+        counts = {
+            one["metadata"]["name"]: one["spec"].get("replicas", 1)
+            for one in existing
+            if one["kind"] == "Deployment"
+        }
+        for kind in ("Agent", "ToolServer"):
+            for one in live[kind]:
+                names = wanted.deployments.get(one["metadata"]["uid"], [])
+                is_named = (kind, one["metadata"]["name"]) in named
+                if is_named and names and one["spec"].get("replicas") is None:
+                    await self._cluster.scale(one, max(1, counts.get(names[0], 1)))
 
     async def _hasten(self, values: Values, digest: str) -> None:
         """Have the kubelet bring the new list of users to the pods of NATS at once: it looks at what a pod mounts when

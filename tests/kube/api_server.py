@@ -268,13 +268,7 @@ class ApiServer:
             )
             return JSONResponse(made)
         if sub == "scale":
-            before = self.store.get(resource, namespace, name)
-            wanted = merge_patch(_scale(before), given)["spec"]["replicas"]
-            after = {**before, "spec": {**before["spec"], "replicas": wanted}}
-            place = Place(resource, namespace, name)
-            return JSONResponse(
-                _scale(self.store.change(place, after, f"{manager}/scale", status=False, strict=strict))
-            )
+            return self._scaled(Place(resource, namespace, name), given, manager, strict=strict)
         if request.method == "PATCH":
             if kind != "application/merge-patch+json":
                 raise Refusal(415, "UnsupportedMediaType", f"{kind} is not among the types of this server")
@@ -283,6 +277,17 @@ class ApiServer:
             Place(resource, namespace, name), given, manager, status=sub == "status", strict=strict
         )
         return JSONResponse(after)
+
+    def _scaled(self, place: Place, given: Object, manager: str, *, strict: bool) -> Response:
+        before = self.store.get(*place)
+        seen = (given.get("metadata") or {}).get("resourceVersion")
+        if seen not in (None, before["metadata"]["resourceVersion"]):
+            raise Refusal(409, "Conflict", f"{place.name} has been modified")
+        wanted = merge_patch(_scale(before), given)["spec"]["replicas"]
+        after = {**before, "spec": {**before["spec"], "replicas": wanted}}
+        return JSONResponse(
+            _scale(self.store.change(place, after, f"{manager}/scale", status=False, strict=strict))
+        )
 
     def _verbs(self, request: Request, place: Place) -> list[str]:
         """What a role must allow for the request."""

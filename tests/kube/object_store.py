@@ -60,6 +60,7 @@ BUILT_IN = (
     Resource("batch", "v1", "jobs", "Job"),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
     Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+    Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
 )
 _WITHOUT_GENERATION = {"Namespace", "ConfigMap", "Secret", "Service", "ServiceAccount", "Event"}

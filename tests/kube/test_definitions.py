@@ -100,11 +100,14 @@ def test_what_no_reader_knows_is_refused(store: Store, kind: str, spec: dict[str
 
 
 def test_the_operator_may_read_what_it_watches() -> None:
-    """Its rights are written by hand: each kind of object is in them, and its status."""
+    """Its rights are written by hand: each kind of object is in them, its status, and its scale if it has one."""
     roles = [one for one in operator_manifests(read_values(), "", ()) if one["kind"] == "ClusterRole"]
     rules = [rule for one in roles for rule in one["rules"] if rule["apiGroups"] == ["cadre.dev"]]
     named = {resource for rule in rules for resource in rule["resources"] if "update" not in rule["verbs"]}
-    assert named == {f"{one.plural}{of}" for one in OBJECT_KINDS for of in ("", "/status")}
+    parts = {
+        one.plural: ("", "/status", "/scale") if one.is_scaled else ("", "/status") for one in OBJECT_KINDS
+    }
+    assert named == {f"{plural}{part}" for plural, many in parts.items() for part in many}
 
 
 def test_fields_are_explained() -> None:

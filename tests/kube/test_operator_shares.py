@@ -23,6 +23,16 @@ def values(text: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": {"kubernetes.yaml": text}}
 
 
+def autoscaler(kind: str, name: str, version: str = "cadre.dev/v1") -> Object:
+    target = {"apiVersion": version, "kind": kind, "name": name}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": f"{kind.lower()}-{name}", "namespace": "cadre"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 8},
+    }
+
+
 def count(api: ApiServer, name: str = "agent-one") -> int:
     return int((api.find("Deployment", name) or {})["spec"]["replicas"])
 
@@ -134,6 +144,35 @@ async def test_a_count_is_kept_until_its_next_owner_sets_one(
     await api.until(lambda: api.find("ScaledObject", "agent-one") is None, "somebody else counts them")
     await rounds(api)
     assert count(api) == 7
+
+
+async def test_an_object_that_an_autoscaler_names_says_how_many_pods_it_has(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    """An autoscaler reads no number as 0, and counts nothing."""
+    api.store.define(KEDA)
+    tools = made("ToolServer", "own", module="own_tools", tools=["dig"])
+    await put(api, values("keda: true"), agent("one"), agent("two", replicas=2), agent("three"), tools)
+    await becomes(api, "ToolServer", "own", type="Accepted", status="True")
+    await scale(api, "agent-one", 4, "keda")
+    await put(
+        api,
+        autoscaler("Agent", "one"),
+        autoscaler("Agent", "two"),
+        autoscaler("ToolServer", "own"),
+        autoscaler("Agent", "away"),
+        autoscaler("Deployment", "three", "apps/v1"),
+    )
+
+    def said(kind: str, name: str) -> Any:
+        return (api.find(kind, name) or {})["spec"].get("replicas")
+
+    await api.until(lambda: said("Agent", "one") == 4 and said("ToolServer", "own") == 1, "they say it")
+    await api.until(lambda: api.find("ScaledObject", "agent-one") is None, "KEDA counts its pods no more")
+    await kubectl("scale", "agent/one", "-n", "cadre", "--replicas=6")  # as an autoscaler does
+    await api.until(lambda: count(api) == 6, "it is scaled")
+    await rounds(api)
+    assert (said("Agent", "one"), said("Agent", "two"), said("Agent", "three")) == (6, 2, None)
 
 
 async def test_nothing_waits_for_an_operator_or_a_gateway_to_be_deleted(
@@ -361,6 +400,7 @@ async def test_it_uses_each_right_that_it_has_and_no_other(
     model = made("Model", "big", url="https://models.example/v1")
     coder = agent("one", kind="code")
     await put(api, made("Team", "t", agents=["one"]), coder, model, tools, *definitions)
+    await put(api, agent("two"), autoscaler("Agent", "two"), autoscaler("ToolServer", "own"))
     for one in definitions:
         await becomes(api, one["kind"], one["metadata"]["name"], status="False", reason="GatewayRefused")
     await becomes(api, "Agent", "one", type="Accepted", status="True")

@@ -344,6 +344,9 @@ _RULES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
     ("cilium.io", ["ciliumnetworkpolicies"], _MADE),
     ("policy", ["poddisruptionbudgets"], _MADE),
     ("keda.sh", ["scaledobjects"], _MADE),
+    # Autoscalers of objects that say no number, which count nothing before one is there.
+    ("autoscaling", ["horizontalpodautoscalers"], ["list", "watch"]),
+    ("cadre.dev", ["agents/scale", "toolservers/scale"], ["patch"]),
 )
 """By API group: resources and verbs, and not one more."""
 
