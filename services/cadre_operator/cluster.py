@@ -78,7 +78,8 @@ class Cluster:
             self._client = None
 
     async def list(self, kind: str, namespace: str, labels: str = "") -> Sequence[Manifest]:
-        """Return the objects of a kind, without those whose kind the cluster does not know."""
+        """Return the objects of a kind, in all namespaces unless one is given; none of a kind that the cluster does not
+        know."""
         try:
             found = await self._call(
                 "GET", _path(kind, namespace), params={"labelSelector": labels} if labels else None
@@ -240,4 +241,5 @@ class Cluster:
 def _path(kind: str, namespace: str, name: str = "") -> str:
     version, plural = PLURALS[kind]
     root = "/api" if version == "v1" else "/apis"
-    return f"{root}/{version}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}/{version}{within}/{plural}" + (f"/{name}" if name else "")

@@ -37,7 +37,7 @@ from cadre.telemetry.logs import configure_logging
     show_default=True,
     help="Where a namespace's gateway is, which keeps its schedules, triggers, notices and budgets.",
 )
-@click.option("--port", type=int, help="Port of /healthz; 0: it has none. [CADRE_PORT]")
+@click.option("--port", type=int, help="Port of /healthz and /readyz; 0: it has none. [CADRE_PORT]")
 def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, port: int | None) -> None:
     """Run what the objects of a Kubernetes cluster say: Agent, Team, ToolServer, Model, Schedule,
     Trigger, Notice, Budget.
@@ -72,8 +72,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         try:
             gateways = Gateways(cluster, gateway)
             reconciler = Reconciler(cluster, DefinitionObjects(gateways), Notes(cluster, gateways), layers)
-            liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
-            await Operator(reconciler, namespaces).run(liveness)
+            await Operator(reconciler, namespaces).run(settings.host, settings.port)
         finally:
             await cluster.close()
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import httpx2
 import kopf
+import uvicorn
 
 from cadre.deploy.k8s.manifest import MANAGED_BY, PART_OF
 from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION
 from cadre.errors import CadreError
+from cadre.service.frame import HttpServer
+from cadre.service.health import Unready, send_problem, with_health
 from cadre_operator.cluster import MANAGER, ApiError, login
 from cadre_operator.reconcile import VALUES_MAP, Reconciler
 
@@ -41,11 +44,21 @@ class Operator:
         """By namespace: of its rounds one is at work, and at most one waits."""
         self._gateways: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._gateway_pauses: dict[str, float] = {}
+        self._unseen: set[str] | None = None
+        """Namespaces that were there when it began, and that it has not looked at; None before they are known."""
         self._settling: asyncio.TaskGroup
         self._own: list[asyncio.Task[None]] = []
 
-    async def run(self, liveness: str | None) -> None:
-        """Run until SIGTERM or SIGINT. `liveness` is the address at which it says that it is alive, if it does."""
+    def unready(self) -> Unready | None:
+        """Return why its statuses may be those of an operator before it."""
+        if self._unseen is None:
+            return Unready("starting", "the namespaces are not known yet")
+        if self._unseen:
+            return Unready("starting", f"not looked at yet: {', '.join(sorted(self._unseen))}")
+        return None
+
+    async def run(self, host: str, port: int) -> None:
+        """Run until SIGTERM or SIGINT. `port` is that of its probes; 0: it answers none."""
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         for kind, selector in (
@@ -63,11 +76,10 @@ class Operator:
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,
-                liveness_endpoint=liveness,
             )
         )
         self._own = [asyncio.create_task(self._work()), asyncio.create_task(self._resync())]
-        tasks = [watching, *self._own]
+        tasks = [watching, *self._own, *([asyncio.create_task(self._probes(host, port))] if port else [])]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -77,6 +89,13 @@ class Operator:
         for one in ended:
             if isinstance(one, Exception):
                 raise one
+
+    async def _probes(self, host: str, port: int) -> None:
+        app = with_health(_no_page, self.unready)
+        settings = uvicorn.Config(
+            app, host=host, port=port, log_config=None, access_log=False, lifespan="off"
+        )
+        await HttpServer(settings).serve()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -114,10 +133,22 @@ class Operator:
             self._changed.put_nowait(namespace)
 
     async def _resync(self) -> None:
+        self._known |= await self._used()
+        self._unseen = {*self._known}
         while True:
             for namespace in sorted(self._known):
                 self._add(namespace)
             await asyncio.sleep(RESYNC_SECONDS)
+
+    async def _used(self) -> set[str]:
+        """Return the namespaces that it acts on and that have objects."""
+        while not self._namespaces:
+            try:
+                return await self._reconciler.namespaces()
+            except _PASSING as error:
+                _logger.warning("namespaces: %s; tried again in 1 s", error)
+                await asyncio.sleep(1)
+        return {*self._namespaces}
 
     async def _work(self) -> None:
         """Bring each namespace that has changed up to date; those of several namespaces are at work together."""
@@ -140,6 +171,8 @@ class Operator:
                 self._settling.create_task(self._settle(namespace), name=f"gateway of {namespace}")
                 if not is_used and namespace not in (*self._namespaces, *self._waiting):
                     self._known.discard(namespace)  # until something is heard of it
+            if self._unseen:
+                self._unseen.discard(namespace)  # one that cannot be brought up to date stops no other
 
     async def _settle(self, namespace: str) -> None:
         """Bring the namespace's gateway up to date: no round waits for it."""
@@ -155,3 +188,7 @@ class Operator:
         pause = pauses[namespace] = min(pauses.get(namespace, 0.5) * 2, _MOST_PAUSE_SECONDS)
         _logger.warning("%s: %s; tried again in %g s", namespace, error, pause)
         asyncio.get_running_loop().call_later(pause, self._add, namespace)
+
+
+async def _no_page(scope: Any, receive: Any, send: Any) -> None:
+    await send_problem(send, 404, "not-found", "the operator answers at /healthz and /readyz")

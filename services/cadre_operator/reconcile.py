@@ -112,6 +112,14 @@ class Reconciler:
         """By namespace, of what its objects still ask for: a digest of the manifest that was applied, and the version
         that the object had then."""
 
+    async def namespaces(self) -> set[str]:
+        """Return the namespaces that have objects. Raise what Cluster does."""
+        return {
+            one["metadata"]["namespace"]
+            for kind in OBJECT_KINDS
+            for one in await self._cluster.list(kind.kind, "")
+        }
+
     async def reconcile(self, namespace: str) -> bool:
         """Apply, remove and tell; return whether anything is left in the namespace to look after.
 
@@ -139,11 +147,12 @@ class Reconciler:
         admin = await self._cluster.get("Secret", namespace, values.gateway.secret)
         wanted = await self._wanted(live, values, existing, secrets, others, admin)
         jobs = await self._cluster.list("Job", namespace, f"{PART_OF}=cadre,{COMPONENT}=provision")
-        notes = await self._apply(namespace, wanted, existing, jobs, live, values)
+        present = {_key(one): one for one in existing}
+        notes = await self._apply(namespace, wanted, present, jobs, live, values)
         for one in superfluous([*existing, *filter(is_ours, jobs)], wanted, uids):
             await self._cluster.delete(one)
         pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
-        await self._tell_all(live, wanted, values, jobs, [*existing, *pods], notes)
+        await self._tell_all(live, wanted, values, jobs, [*present.values(), *pods], notes)
         await self._begin_to_count(namespace, live, wanted, existing)
         kept = {
             one["metadata"]["name"]
@@ -223,13 +232,13 @@ class Reconciler:
         self,
         namespace: str,
         wanted: Desired,
-        existing: Sequence[Manifest],
+        found: dict[Key, Manifest],
         jobs: Sequence[Manifest],
         live: Objects,
         values: Values,
     ) -> list[str]:
-        """Return what could not be had is returned."""
-        found = {(one["kind"], one["metadata"]["name"]): one for one in existing}
+        """Apply what is wanted; return why some of it cannot be applied here. `found` are the objects that are there,
+        and then as they are now: what is told afterwards is true at once."""
         versions = {key: _version(one) for key, one in found.items()}
         done = {one["metadata"]["name"] for one in jobs} | {
             name
@@ -259,6 +268,7 @@ class Reconciler:
                 notes += [] if note in notes else [note]
                 continue
             applied[key] = (digest, _version(made))
+            found[key] = {"apiVersion": manifest["apiVersion"], "kind": key[0], **made}
             if key == ("Secret", SERVER_SECRET):
                 await self._hasten(values, digest.hex()[:16])
         if not applied:
@@ -428,6 +438,10 @@ def _complete(lack: str) -> Condition:
 
 def _uids(live: Objects) -> set[str]:
     return {one["metadata"]["uid"] for many in live.values() for one in many}
+
+
+def _key(found: Manifest) -> Key:
+    return found["kind"], found["metadata"]["name"]
 
 
 def _version(found: Manifest) -> Any:

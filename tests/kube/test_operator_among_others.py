@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
 
@@ -11,7 +12,8 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
-from harness.patience import patience
+from harness.nats_server import free_port
+from harness.patience import patience, until
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
 from kube.objects import AVAILABLE, agent, becomes, condition, made, put
@@ -186,3 +188,29 @@ async def test_a_gateway_that_does_not_answer_holds_up_nothing(
         await stopped.stop()
         for writer in held:
             writer.close()
+
+
+async def test_it_is_ready_once_its_statuses_are_its_own(
+    api: ApiServer, stopped: OperatorProcess, tmp_path: Path
+) -> None:
+    """Whoever waits for a new operator, and then for an object, does not meet a status of the old one."""
+    await stopped.start()
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await api.set_status("Deployment", "agent-one", AVAILABLE)
+    await becomes(api, "Agent", "one", status="True")
+    assert await stopped.stop() == 0
+    (tmp_path / "next.yaml").write_text("image: cadre:next\n")
+    probe = f"http://127.0.0.1:{(port := free_port())}/readyz"
+    await stopped.start("-f", str(tmp_path / "next.yaml"), "--port", str(port))
+    async with httpx2.AsyncClient() as client:
+
+        async def is_ready() -> bool:
+            try:
+                return (await client.get(probe)).status_code == 200
+            except httpx2.TransportError:
+                return False
+
+        await until(is_ready)
+        assert condition(api, "Agent", "one")["reason"] == "Progressing"
+        assert (await client.get(probe.replace("readyz", "healthz"))).status_code == 200

@@ -159,7 +159,7 @@ async def _serve(
         return Unready("draining", "draining") if is_draining else serving.unready()
 
     app = serving.front(with_health(serving.dispatch, unready, serving.about, measuring.answer))
-    server = _Server(
+    server = HttpServer(
         uvicorn.Config(
             app,
             http=bounded_protocol(bounds),
@@ -236,8 +236,8 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the frame decides when it is time to go."""
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signal handlers: the process decides when it is time to go."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

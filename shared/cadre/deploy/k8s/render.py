@@ -417,7 +417,12 @@ def _operator_deployment(
         ports=[{"name": "http", "containerPort": PORT}],
         startupProbe={**probe, "periodSeconds": 2, "failureThreshold": 60},
         livenessProbe=probe,
-        readinessProbe=probe,
+        # Once its statuses are its own: who waits for it and then for an object must not meet those of before.
+        readinessProbe={
+            "httpGet": {"path": "/readyz", "port": "http"},
+            "periodSeconds": 2,
+            "failureThreshold": 1,
+        },
         resources={"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
         volumeMounts=[
             {"name": "tmp", "mountPath": "/tmp"},
