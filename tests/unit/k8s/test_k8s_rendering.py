@@ -394,13 +394,13 @@ def test_pods_leave_a_dead_node_at_once_and_stand_on_several() -> None:
         if one["kind"] != "Deployment":
             continue
         name = f"Deployment/{one['metadata']['name']}"
-        assert leaves_after(manifests, name) == [5, 5], name
+        assert leaves_after(manifests, name) == [0, 0], name
         [apart] = pod_of(manifests, name)["affinity"]["podAntiAffinity"][
             "preferredDuringSchedulingIgnoredDuringExecution"
         ]
         wanted = apart["podAffinityTerm"]["labelSelector"]["matchLabels"]
         assert wanted.items() <= one["spec"]["template"]["metadata"]["labels"].items(), "all kinds together"
-    longer = rendered({"workloads": {"gateway": {"failover": 60}, "agent/*": {"failover": 0}}})
+    longer = rendered({"workloads": {"gateway": {"failover": 60}}})
     assert leaves_after(longer, "Deployment/gateway") == [60, 60]
     assert leaves_after(longer, "Deployment/agent-manager") == [0, 0]
     own = [{"key": key, "operator": "Exists", "tolerationSeconds": 9} for key in DEAD_NODE]
@@ -412,7 +412,7 @@ def test_a_pod_that_owns_a_volume_stays_where_that_may_be() -> None:
     volume = {"name": "kept", "persistentVolumeClaim": {"claimName": "kept"}}
     manifests = rendered({"workloads": {"agent/*": {"pod": {"volumes": [volume]}}}})
     assert leaves_after(manifests, "Deployment/agent-manager") == []
-    assert leaves_after(manifests, "Deployment/gateway") == [5, 5]
+    assert leaves_after(manifests, "Deployment/gateway") == [0, 0]
 
 
 def test_a_gateway_alone_has_its_streams_made() -> None:

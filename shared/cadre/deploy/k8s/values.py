@@ -96,7 +96,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     scale: Scale | None = None
     drain: int = 60
     """Seconds that work in flight is given after SIGTERM."""
-    failover: int = 5
+    failover: int = 0
     """Seconds after which its pods leave a node that Kubernetes holds for dead; not those that own a volume."""
     linger: int = 0
     """Seconds between the end of its pod being decided and SIGTERM, for proxies to stop sending requests."""
