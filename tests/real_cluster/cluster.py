@@ -1,42 +1,38 @@
-"""A Kubernetes of one node, as processes in this one's network namespace.
+"""A Kubernetes of one node or more, as processes in the namespaces of this one.
 
-Everything that it writes is below one folder, and `down` leaves neither a process nor a mount behind.
+They end with the PID namespace, and everything that they write is below one folder.
 """
 
 import contextlib
 import json
 import os
-import shutil
-import signal
+import ssl
 import subprocess
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
-from harness.patience import eventually
 from real_cluster.names import NameServer
-from real_cluster.programs import CNI
+from real_cluster.node import CABLE, GROUP, STATE, Node, Refused, Servers, ends_of_cable
 
-ADDRESS = "10.240.0.1"
-"""Of the node, on the bridge that the pods are on."""
-_PODS, _SERVICES, _KUBERNETES = "10.240.0.0/24", "10.241.0.0/24", "10.241.0.1"
-_API = f"https://{ADDRESS}:6443"
+_SERVICES = "10.241.0.0/24"
+_PORT = 6443
 _TOKEN = "of-the-tests"
 _VOLUMES = 12
-_OURS = ("servers", "etcd", "containerd", "containerd-shim-runc-v2")
-
-
-class Refused(Exception):
-    """A command has failed; says with what words."""
 
 
 class Cluster:
     """What the tests use of it."""
 
-    def __init__(self, folder: Path, images: Path) -> None:
-        self._bin, self._state, self._images = folder / "bin", folder / "state", images
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._names: NameServer | None = None
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._bin, self._state = folder, folder / "bin", folder / STATE
+        self._servers = Servers(self._state / "log")
+        self._first = Node(folder, 0, self._servers)
+        self.further: dict[int, subprocess.Popen[bytes]] = {}
+        """The further nodes that have power, by number."""
+        self._api = f"https://{self._first.address}:{_PORT}"
         self.kubeconfig = self._state / "kubeconfig"
 
     # --- its use
@@ -67,20 +63,25 @@ class Cluster:
             for pod in self.find("pods", "-n", namespace)["items"]
         }
 
-    def stop(self, name: str) -> None:
-        """Stop one of the servers; pods go on."""
-        process = self._processes.pop(name)
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()  # the API server waits for its watchers
-            process.wait()
+    def tag(self, image: str, name: str) -> None:
+        """Give an image of the first node another name as well."""
+        self._first.tag(image, name)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of commands that find `kubectl`, `helm`, `cadre`, and by them this cluster."""
+        path = f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._state)}
 
     def _out(self, argv: Sequence[str], given: str, timeout: float) -> str:
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._state)}
         done = subprocess.run(
-            argv, env=environment, input=given, capture_output=True, text=True, timeout=timeout, check=False
+            argv,
+            env=self.environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
         if done.returncode:
             raise Refused(f"{' '.join(argv)[:300]}\n{done.stdout}{done.stderr}")
@@ -89,110 +90,80 @@ class Cluster:
     # --- its life
 
     def up(self) -> None:
-        """Start it, and return once a pod can be had. What an earlier one left behind is removed first."""
-        self.down()
-        self._state.mkdir(parents=True)
-        self._network()
+        """Start it, and return once it takes pods."""
+        self._first.connect()
         self._credentials()
-        self._start(
+        self._servers.start(
             "etcd",
             str(self._bin / "etcd"),
             "--data-dir",
             str(self._state / "etcd"),
             "--quota-backend-bytes=536870912",
         )
-        self._server("kube-apiserver", *self._of_api())
-        self._until(lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "the API server is ready")
+        self._of_kubernetes("kube-apiserver", *self._of_api())
+        self._servers.until(
+            lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "the API server is ready"
+        )
         common = ["--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--bind-address=127.0.0.1"]
-        self._server(
+        self._of_kubernetes(
             "kube-controller-manager",
             *common,
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self._state / 'accounts.key'}",
             f"--root-ca-file={self._authority}",
         )
-        self._server("kube-scheduler", *common)
-        self._containerd()
-        self._names = NameServer(ADDRESS, self._lists)
-        self._names.start()
-        self._kubelet()
-        self._proxy()
-        self._until(self._is_ready, "the node is ready")
+        self._of_kubernetes("kube-scheduler", *common)
+        NameServer(self._first.address, self._lists).start()
+        self._first.start(self._first.address)
+        self._servers.until(lambda: self._is_ready(self._first.name), "the first node is ready")
         self.kubectl("apply", "-f", "-", given=self._volumes())
 
-    def down(self) -> None:
-        """Stop everything and remove what it has written."""
-        if self._names is not None:
-            self._names.stop()
-        for name in ("kube-proxy", "kubelet"):
-            if name in self._processes:
-                self.stop(name)
-        self._end_containers()
-        for name in list(self._processes):
-            self.stop(name)
-        _unmount(self._state)
-        shutil.rmtree(self._state, ignore_errors=True)
-        for one in Path("/sys/fs/cgroup").glob("*/cadre-test"):
-            _remove_group(one)
-        if (one := Path("/sys/fs/cgroup/cadre-test")).exists():
-            _remove_group(one)
+    def add_node(self, number: int) -> None:
+        """Start a further node, and return once it takes pods."""
+        node = Node(self._folder, number, self._servers)
+        argv = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        argv += [
+            sys.executable,
+            "-m",
+            "real_cluster.node",
+            str(self._folder),
+            str(number),
+            self._first.address,
+        ]
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        assert process.stdout is not None
+        with process.stdout as begun:
+            assert begun.readline(), "a node has not begun"
+        hub, own = ends_of_cable(number)
+        for words in (
+            f"link add cable{number} type veth peer name {CABLE} netns {process.pid}",
+            f"addr add {hub}/30 dev cable{number}",
+            f"link set cable{number} up",
+            f"route add {node.network} via {own}",
+        ):
+            subprocess.run(["ip", *words.split()], check=True)
+        self.further[number] = process
+        self._servers.until(lambda: self._is_ready(node.name), f"{node.name} is ready")
 
-    def log(self, name: str) -> str:
-        """Return the last lines of a server's log."""
-        return "".join(
-            (self._state / "log" / f"{name}.log").read_text(errors="replace").splitlines(True)[-30:]
-        )
+    def kill_node(self, number: int) -> None:
+        """Take the power from a further node: all its processes end at once, and nothing answers in its place."""
+        network = Node(self._folder, number, self._servers).network
+        subprocess.run(["iptables", "-I", "FORWARD", "-d", network, "-j", "DROP"], check=True)
+        process = self.further.pop(number)
+        process.kill()
+        process.wait()
 
     # --- its parts
 
-    def _start(self, name: str, *argv: str) -> None:
-        logs = self._state / "log"
-        logs.mkdir(exist_ok=True)
-        with (logs / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-
-    def _server(self, name: str, *arguments: str) -> None:
-        self._start(name, str(self._bin / "servers"), name, *arguments)
-
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        def holds() -> bool:
-            for name, process in self._processes.items():
-                assert process.poll() is None, f"{name} has ended:\n{self.log(name)}"
-            with contextlib.suppress(Refused):
-                return condition()
-            return False
-
-        eventually(holds, what=what, within=180)
-
-    def _network(self) -> None:
-        """A bridge for the pods, with a port so that it is up, and a route for the addresses of services."""
-        if "cadre0" in subprocess.check_output(["ip", "-o", "link"], text=True):
-            return
-        for words in (
-            "link set lo up",
-            "link add cadre0 type bridge",
-            f"addr add {ADDRESS}/24 dev cadre0",
-            "link set cadre0 up",
-            "link add cadre-a type veth peer name cadre-b",
-            "link set cadre-a master cadre0 up",
-            "link set cadre-b up",
-            "route add default dev cadre0",
-        ):
-            subprocess.run(["ip", *words.split()], check=True)
-        settings = [
-            "net.ipv4.ip_forward=1",
-            "net.ipv4.conf.all.rp_filter=0",
-            "net.ipv4.conf.all.route_localnet=1",
-        ]
-        subprocess.run(["sysctl", "-qw", *settings], check=True)
-        subprocess.run(["sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1"], check=False)
+    def _of_kubernetes(self, name: str, *arguments: str) -> None:
+        self._servers.start(name, str(self._bin / "servers"), name, *arguments)
 
     def _credentials(self) -> None:
         """A token that may do everything, and the key that the tokens of service accounts are signed with."""
         key = subprocess.check_output(["openssl", "genrsa", "2048"], stderr=subprocess.DEVNULL)
         (self._state / "accounts.key").write_bytes(key)
         (self._state / "tokens.csv").write_text(f"{_TOKEN},tests,tests,system:masters\n")
-        cluster = {"server": _API, "insecure-skip-tls-verify": True}
+        cluster = {"server": self._api, "insecure-skip-tls-verify": True}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -212,10 +183,11 @@ class Cluster:
         key = self._state / "accounts.key"
         return [
             "--etcd-servers=http://127.0.0.1:2379",
-            f"--bind-address={ADDRESS}",
+            f"--bind-address={self._first.address}",
             f"--cert-dir={self._state / 'certificates'}",
             f"--service-cluster-ip-range={_SERVICES}",
             f"--token-auth-file={self._state / 'tokens.csv'}",
+            f"--secure-port={_PORT}",
             "--authorization-mode=RBAC",
             "--kubelet-preferred-address-types=InternalIP",
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
@@ -226,116 +198,21 @@ class Cluster:
             "--profiling=false",
         ]
 
-    def _containerd(self) -> None:
-        settings = self._state / "containerd.toml"
-        socket = self._state / "containerd.sock"
-        network = self._state / "cni"
-        network.mkdir()
-        ranges = [[{"subnet": _PODS, "rangeStart": "10.240.0.10"}]]
-        ipam = {
-            "type": "host-local",
-            "ranges": ranges,
-            "routes": [{"dst": "0.0.0.0/0"}],
-            "dataDir": str(self._state / "ipam"),
-        }
-        bridge = {"type": "bridge", "bridge": "cadre0", "isGateway": True, "hairpinMode": True, "ipam": ipam}
-        plugins = {
-            "cniVersion": "1.0.0",
-            "name": "pods",
-            "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}],
-        }
-        (network / "pods.conflist").write_text(json.dumps(plugins))
-        settings.write_text(f"""version = 2
-root = "{self._state}/containerd"
-state = "{self._state}/containerd-run"
-[grpc]
-address = "{socket}"
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "localhost/pause:1"
-disable_apparmor = true
-restrict_oom_score_adj = true
-stream_server_address = "127.0.0.1"
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{CNI}"
-conf_dir = "{network}"
-""")
-        self._start("containerd", "containerd", "-c", str(settings))
-        self._until(lambda: bool(self._ctr("version")), "containerd answers")
-        for one in sorted(self._images.glob("*.tar")):
-            self._ctr("-n", "k8s.io", "images", "import", str(one))
-
-    def _ctr(self, *arguments: str) -> str:
-        return subprocess.check_output(
-            ["ctr", "-a", str(self._state / "containerd.sock"), *arguments],
-            text=True,
-            stderr=subprocess.STDOUT,
-        )
-
-    def _kubelet(self) -> None:
-        nothing = {
-            "memory.available": "0%",
-            "nodefs.available": "0%",
-            "nodefs.inodesFree": "0%",
-            "imagefs.available": "0%",
-        }
-        (self._state / "resolv.conf").write_text("nameserver 127.0.0.1\n")
-        settings = {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
-            "address": ADDRESS,
-            "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-            "authorization": {"mode": "AlwaysAllow"},
-            "clusterDNS": [ADDRESS],
-            "clusterDomain": "cluster.local",
-            "resolvConf": str(self._state / "resolv.conf"),
-            "cgroupDriver": "cgroupfs",
-            "cgroupRoot": "/cadre-test",
-            "failSwapOn": False,
-            "failCgroupV1": False,
-            "containerRuntimeEndpoint": f"unix://{self._state / 'containerd.sock'}",
-            "imageGCHighThresholdPercent": 100,
-            "evictionHard": nothing,
-            "volumePluginDir": str(self._state / "plugins"),
-            "podLogsDir": str(self._state / "pods"),
-        }
-        (self._state / "kubelet.json").write_text(json.dumps(settings))
-        _make_group("cadre-test")
-        self._server(
-            "kubelet",
-            f"--config={self._state / 'kubelet.json'}",
-            f"--kubeconfig={self.kubeconfig}",
-            f"--root-dir={self._state / 'kubelet'}",
-            f"--cert-dir={self._state / 'kubelet-pki'}",
-            "--hostname-override=node",
-            f"--node-ip={ADDRESS}",
-        )
-
-    def _proxy(self) -> None:
-        settings = {
-            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-            "kind": "KubeProxyConfiguration",
-            "bindAddress": ADDRESS,
-            "clientConnection": {"kubeconfig": str(self.kubeconfig)},
-            "clusterCIDR": _PODS,
-            "hostnameOverride": "node",
-            "mode": "iptables",
-            "conntrack": {
-                "maxPerCore": 0,
-                "min": 0,
-                "tcpEstablishedTimeout": "0s",
-                "tcpCloseWaitTimeout": "0s",
-            },
-        }
-        (self._state / "proxy.json").write_text(json.dumps(settings))
-        self._server("kube-proxy", f"--config={self._state / 'proxy.json'}")
-
-    def _is_ready(self) -> bool:
-        node = self.find("node", "node")
+    def _is_ready(self, name: str) -> bool:
+        node = self.find("node", name)
         told = (node or {}).get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in told)
 
     def _lists(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        return self.find("services", "-A")["items"], self.find("endpointslices", "-A")["items"]
+        return self._listed("api/v1/services"), self._listed("apis/discovery.k8s.io/v1/endpointslices")
+
+    def _listed(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects of a list, without a process of kubectl for each look."""
+        request = Request(f"{self._api}/{path}", headers={"Authorization": f"Bearer {_TOKEN}"})
+        context = ssl.create_default_context(cafile=str(self._authority))
+        with urlopen(request, timeout=10, context=context) as answer:
+            items: list[dict[str, Any]] = json.load(answer)["items"]
+            return items
 
     def _volumes(self) -> str:
         """Folders that any claim can have, as the provisioner of a cloud would bring them."""
@@ -371,55 +248,12 @@ conf_dir = "{network}"
             )
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
-    def _pids(self) -> set[int]:
-        return {process.pid for process in self._processes.values()}
 
-    def _end_containers(self) -> None:
-        if "containerd" in self._processes:
-            for one in self._ctr("-n", "k8s.io", "tasks", "ls", "-q").split():
-                subprocess.run(
-                    [
-                        "ctr",
-                        "-a",
-                        str(self._state / "containerd.sock"),
-                        "-n",
-                        "k8s.io",
-                        "tasks",
-                        "kill",
-                        "-s",
-                        "SIGKILL",
-                        one,
-                    ],
-                    capture_output=True,
-                    check=False,
-                )
-            self.stop("containerd")
-        # Shims outlive containerd, and the servers a run of the tests that was killed: those of this folder alone.
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                words = entry.read_bytes().decode(errors="replace").split("\0")
-                is_here = any(str(self._state) in word for word in words)
-                if is_here and Path(words[0]).name in _OURS and int(entry.parent.name) not in self._pids():
-                    os.kill(int(entry.parent.name), signal.SIGKILL)
-        for group in (*Path("/sys/fs/cgroup").glob("*/cadre-test"), Path("/sys/fs/cgroup/cadre-test")):
-            for file in group.rglob("cgroup.procs"):
-                with contextlib.suppress(OSError):
-                    for pid in file.read_text().split():
-                        os.kill(int(pid), signal.SIGKILL)
-
-
-def _make_group(name: str) -> None:
+def remove_groups() -> None:
+    """Remove the control groups of pods that have ended."""
     root = Path("/sys/fs/cgroup")
-    if (root / "cgroup.controllers").exists():
-        (root / name).mkdir(exist_ok=True)
-        return
-    for group in root.iterdir():
-        if not (group / "tasks").exists():
-            continue
-        (group / name).mkdir(exist_ok=True)
-        for file in ("cpuset.cpus", "cpuset.mems"):
-            if (group / file).exists():
-                (group / name / file).write_text((group / file).read_text())
+    for group in (*root.glob(f"*/{GROUP}-*"), *root.glob(f"{GROUP}-*")):
+        _remove_group(group)
 
 
 def _remove_group(group: Path) -> None:
@@ -429,22 +263,3 @@ def _remove_group(group: Path) -> None:
                 one.rmdir()
     with contextlib.suppress(OSError):
         group.rmdir()
-
-
-def _unmount(folder: Path) -> None:
-    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-    for one in sorted((one for one in mounts if one.startswith(f"{folder}/")), reverse=True):
-        subprocess.run(["umount", "-l", one], check=False)
-    for namespace in Path("/run/netns").glob("cni-*"):
-        if not _is_of_another(namespace):
-            subprocess.run(["ip", "netns", "del", namespace.name], check=False)
-
-
-def _is_of_another(namespace: Path) -> bool:
-    """Return whether a process lives in the network namespace."""
-    inode = namespace.stat().st_ino
-    for entry in Path("/proc").glob("[0-9]*/ns/net"):
-        with contextlib.suppress(OSError):
-            if entry.stat().st_ino == inode:
-                return True
-    return False

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ MODEL = [
             "template": {
                 "metadata": {"labels": {"app": "scripted-model"}},
                 "spec": {
+                    "nodeSelector": {"kubernetes.io/hostname": "node-0"},
                     "containers": [
                         {
                             "name": "main",
@@ -70,6 +71,17 @@ MODEL = [
 ]
 
 
+def add_model(cluster: Cluster, namespace: str) -> None:
+    """Make a namespace with a scripted model in it."""
+    cluster.kubectl("create", "namespace", namespace)
+    cluster.kubectl("-n", namespace, "apply", "-f", "-", given=_listed(MODEL))
+    cluster.kubectl("-n", namespace, "rollout", "status", "deployment/scripted-model", "--timeout=120s")
+
+
+def _listed(manifests: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [*manifests]})
+
+
 class Place:
     """A namespace with releases of the chart."""
 
@@ -77,16 +89,13 @@ class Place:
         self.cluster, self.name = cluster, namespace
         self._values = folder / f"{namespace}.json"
         self._values.write_text(json.dumps(VALUES))
-        cluster.kubectl("create", "namespace", namespace)
-        self.apply(*MODEL)
-        self.kubectl("rollout", "status", "deployment/scripted-model", "--timeout=120s")
+        add_model(cluster, namespace)
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
         return self.cluster.kubectl("-n", self.name, *arguments, given=given)
 
     def apply(self, *manifests: dict[str, Any]) -> None:
-        items = {"apiVersion": "v1", "kind": "List", "items": [*manifests]}
-        self.kubectl("apply", "-f", "-", given=json.dumps(items))
+        self.kubectl("apply", "-f", "-", given=_listed(manifests))
 
     def find(self, *arguments: str) -> Any:
         return self.cluster.find("-n", self.name, *arguments)
@@ -128,11 +137,12 @@ class Place:
         """Return what the gateway answers, asked again while it is away."""
         address = self.find("service", "gateway")["spec"]["clusterIP"]
         headers, found = {"Authorization": f"Bearer {self.admin_key}"}, list[Any]()
+        patient = httpx2.Timeout(30, connect=2)  # the address of a pod on a dead node is silent
 
         def answered() -> bool:
             try:
                 answer = httpx2.request(
-                    method, f"http://{address}{path}", json=body, headers=headers, timeout=30
+                    method, f"http://{address}{path}", json=body, headers=headers, timeout=patient
                 )
             except httpx2.TransportError:
                 return False
@@ -144,6 +154,22 @@ class Place:
 
         eventually(answered, what=f"{method} {path} is answered")
         return found[-1]
+
+    def status(self, path: str) -> int:
+        """Return the status of the gateway's answer; 0 if there is none."""
+        try:
+            return self._get(path, 2).status_code
+        except httpx2.TransportError:
+            return 0
+
+    def events(self, run: str) -> str:
+        """Return the events of a run that has ended, as the gateway sends them."""
+        return self._get(f"/v1/runs/{run}/events", 30).text
+
+    def _get(self, path: str, timeout: float) -> httpx2.Response:
+        address = self.find("service", "gateway")["spec"]["clusterIP"]
+        headers = {"Authorization": f"Bearer {self.admin_key}"}
+        return httpx2.get(f"http://{address}{path}", headers=headers, timeout=timeout)
 
     def begin(self, agent: str, count: int = 1) -> list[str]:
         """Begin runs; return their ids."""
@@ -160,13 +186,10 @@ class Place:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Cluster:
     folder = os.environ.get("CADRE_KUBERNETES_FOLDER")
     if not folder:
         pytest.skip("there is no cluster: `make test-kubernetes` makes one")
-    one = Cluster(Path(folder), Path(folder) / "images")
-    try:
-        one.up()
-        yield one
-    finally:
-        one.down()
+    one = Cluster(Path(folder))
+    one.up()
+    return one

@@ -1,8 +1,10 @@
 """The name server of a cluster of the tests: addresses of services and of the pods behind them."""
 
+import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,37 +18,28 @@ class NameServer:
     def __init__(self, address: str, lists: Lists) -> None:
         self._address, self._lists = address, lists
         self._known: dict[str, list[str]] = {}
-        self._over = threading.Event()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._learn, self._answer)]
 
     def start(self) -> None:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind((self._address, 53))
-        self._socket.settimeout(0.5)
         for one in self._threads:
             one.start()
 
-    def stop(self) -> None:
-        self._over.set()
-        for one in self._threads:
-            one.join()
-        self._socket.close()
-
     def _learn(self) -> None:
-        while not self._over.wait(0.5):
+        while True:
+            time.sleep(0.5)
             try:
                 self._known = names(*self._lists())
             except Exception as error:  # the API server may be away: what is known stays
                 print(f"name server: {error}")
 
     def _answer(self) -> None:
-        while not self._over.is_set():
-            try:
-                query, client = self._socket.recvfrom(512)
-            except TimeoutError:
-                continue
-            self._socket.sendto(answer(query, self._known), client)
+        while True:
+            query, client = self._socket.recvfrom(512)
+            with contextlib.suppress(OSError):  # the client's node may be dead
+                self._socket.sendto(answer(query, self._known), client)
 
 
 def names(services: list[dict[str, Any]], slices: list[dict[str, Any]]) -> dict[str, list[str]]:

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from harness.patience import eventually, patience
-from real_cluster.cluster import Cluster, Refused
+from real_cluster.cluster import Cluster
 from real_cluster.conftest import CHART, Place
+from real_cluster.node import Refused
 
 DESK = """
 apiVersion: cadre.dev/v1
@@ -51,6 +52,10 @@ def place(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(cluster, "life", tmp_path_factory.mktemp("life"))
 
 
+def names(place: Place, kinds: str) -> set[str]:
+    return {one["metadata"]["name"] for one in place.find(kinds)["items"]}
+
+
 def test_an_administrators_secret_that_is_there_stops_no_installation(place: Place) -> None:
     key = {"CADRE_ADMIN_KEY": b64encode(b"0123456789abcdef" * 3).decode()}
     place.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cadre-gateway"}, "data": key})
@@ -59,13 +64,12 @@ def test_an_administrators_secret_that_is_there_stops_no_installation(place: Pla
     assert place.restarts() == {}
     place.uninstall()
     eventually(
-        lambda: not place.find("deployments")["items"][1:],
-        what="services are gone",
-        state=lambda: place.kubectl("get", "all"),
+        lambda: names(place, "deployments,secrets") == {"scripted-model", "cadre-model", "cadre-gateway"},
+        what="services and their keys are gone",
+        state=lambda: place.kubectl("get", "all,secrets"),
     )
     assert place.find("secret", "cadre-gateway")["data"] == key, "it is not the operator's"
     place.kubectl("delete", "secret", "cadre-gateway")
-    assert {one["metadata"]["name"] for one in place.find("secrets")["items"]} <= {"cadre-model"}
 
 
 def test_an_installation_over_what_was_left_and_a_team(place: Place) -> None:
@@ -74,6 +78,18 @@ def test_an_installation_over_what_was_left_and_a_team(place: Place) -> None:
     print(f"a team was ready after {place.ready(*OBJECTS):.1f} s")
     assert place.restarts() == {}
     place.succeed(place.begin("boss", 3))
+
+
+def test_an_autoscaler_of_ones_own_counts_an_agents_pods(place: Place) -> None:
+    """There are no measurements here: what it does is to see to its least number."""
+    target = {"apiVersion": "cadre.dev/v1", "kind": "Agent", "name": "clerk"}
+    spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4}
+    about = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "clerk"}}
+    place.apply({**about, "spec": spec})
+    place.kubectl("wait", "--for=jsonpath={.status.readyReplicas}=2", "agent/clerk", "--timeout=180s")
+    place.kubectl("delete", "horizontalpodautoscaler", "clerk")
+    place.kubectl("patch", "agent", "clerk", "--type=merge", "-p", '{"spec": {"replicas": null}}')
+    eventually(lambda: place.find("deployment", "agent-clerk")["spec"]["replicas"] == 1, what="there is one")
 
 
 def test_definitions_can_be_applied_again(place: Place) -> None:

@@ -1,0 +1,1 @@
+"""Programs that pods of the tests run: they are mounted, not imported here."""
