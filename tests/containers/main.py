@@ -3,8 +3,9 @@
 The image is built, the demo task done, an agent added, every container killed, the image replaced under runs, all taken
 down, and up again with all it had. Needs an engine with Compose (`docker compose version`), or root and what an engine
 of the tests is made of (`own_engine`). `--override FILE` lays another compose file over the shipped one, for mirrors;
-`--without SERVICE` leaves one out whose image cannot be had, and nobody may need it who is not left out as well; with
-`--built` the image is there.
+`--without SERVICE` leaves one out whose image cannot be had, and nobody may need it who is not left out as well;
+`--profile NAME` adds the services of a profile, and with `jaeger` the demo's trace is looked for there; with `--built`
+the image is there.
 """
 
 import argparse
@@ -52,10 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make test-compose", description=__doc__)
     parser.add_argument("--override", type=Path, action="append", default=[])
     parser.add_argument("--without", action="append", default=[], metavar="SERVICE")
+    parser.add_argument("--profile", action="append", default=[], metavar="NAME")
     parser.add_argument("--built", action="store_true")
     options = parser.parse_args()
     port = free_port()
-    environment = {**os.environ, "CADRE_GATEWAY_PORT": str(port)}
+    environment = {**os.environ, "CADRE_GATEWAY_PORT": str(port), "CADRE_JAEGER_PORT": str(free_port())}
+    environment["COMPOSE_PROFILES"] = ",".join(options.profile)
     try:
         print(f"engine {find_engine(environment)}", flush=True)
     except NoEngine as error:
@@ -68,7 +71,8 @@ def main() -> None:
         if not options.built:
             compose("build", "--build-arg", f"AUTH={users_of_image()}", "auth")
         try:
-            attempt(compose, services, f"http://127.0.0.1:{port}", more)
+            jaeger = f"http://127.0.0.1:{environment['CADRE_JAEGER_PORT']}" if "jaeger" in services else ""
+            attempt(compose, services, f"http://127.0.0.1:{port}", more, jaeger)
         finally:
             more("down", "--volumes", "--remove-orphans", "--timeout", "40")
     left_out = f"; not tried: {', '.join(options.without)}" if options.without else ""
@@ -81,7 +85,8 @@ def with_own_engine(why: str) -> int:
     argv = ["nsenter", f"--net=/run/netns/{own_engine.NAMESPACE}", sys.executable, "-m", "containers.main"]
     argv += ["--built", "--without", "qdrant", "--override", str(own_engine.override())]
     try:
-        with own_engine.own_engine([f"AUTH={users_of_image()}"]):
+        with own_engine.own_engine([f"AUTH={users_of_image()}"]) as profiles:
+            argv += [word for one in profiles for word in ("--profile", one)]
             return subprocess.run(argv, env={**os.environ, **own_engine.settings()}, check=False).returncode
     except NoEngine as error:
         print(f"test-compose: not tried: {why}; {error}", file=sys.stderr)
@@ -176,7 +181,28 @@ def upgrade(more: Compose, up: tuple[str, ...], gateway: str) -> None:
     )
 
 
-def attempt(compose: Compose, services: list[str], gateway: str, more: Compose) -> None:
+def check_trace(jaeger: str, gateway: str, run: str) -> None:
+    """Find the run's trace in Jaeger: all its spans hang on one root."""
+    trace, found = state_of(gateway, run)["trace"], list[dict[str, Any]]()
+
+    def is_whole() -> bool:
+        try:
+            answer = httpx2.get(f"{jaeger}/api/traces/{trace}", timeout=30)
+        except httpx2.TransportError:
+            return False
+        if not answer.is_success:
+            return False
+        [one] = answer.json()["data"]
+        found[:] = one["spans"]
+        ids = {span["spanID"] for span in found}
+        parents = [[of["spanID"] for of in span["references"]] for span in found]
+        return parents.count([]) == 1 and all(ids >= {*many} for many in parents)
+
+    eventually(is_whole, what="the trace is in Jaeger, with one root and no orphan", state=lambda: found)
+    print(f"Jaeger has the trace: {len(found)} spans, one root, no orphan")
+
+
+def attempt(compose: Compose, services: list[str], gateway: str, more: Compose, jaeger: str = "") -> None:
     up = ("up", "--detach", "--wait", "--wait-timeout", "300", *services)
     begun = time.monotonic()
     compose(*up)
@@ -193,6 +219,8 @@ def attempt(compose: Compose, services: list[str], gateway: str, more: Compose) 
         print("sandbox reaches NATS and not Qdrant")
     print(f"{check_keys(compose, services)} containers have the key of their own user and no other")
     run = do_demo(gateway)
+    if jaeger:
+        check_trace(jaeger, gateway, run)
     check_trespass(compose)
     print(
         "the server saw no violation in that; the researcher's key opens nothing of others, and nobody comes without"

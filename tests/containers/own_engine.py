@@ -1,6 +1,7 @@
 """A Docker daemon for the tests alone, where none runs: without a registry, in a network namespace.
 
 The base image is Debian's, by debootstrap; NATS is this environment's binary. Compose is built from its Go module.
+Jaeger is there if `make test-observability` has built it.
 """
 
 import os
@@ -13,12 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import yaml
+
 from containers.engine import ROOT, NoEngine
 from harness.nats_server import nats_binary
 from real_cluster.images import busybox, pack
 
 FOLDER = ROOT / "build" / "compose"
 COMPOSE = "2.40.3"
+_JAEGER = ROOT / "build" / "observability" / "jaeger"
 NAMESPACE = "cadre-compose"
 _BASE = "cadre-test/python"
 _NEEDED = {"dockerd": "docker.io", "debootstrap": "debootstrap", "busybox": "busybox-static", "go": "golang"}
@@ -50,8 +54,9 @@ def override() -> Path:
 
 
 @contextmanager
-def own_engine(build_arguments: Sequence[str]) -> Iterator[None]:
-    """Build the image `cadre` from deploy/Dockerfile, then run the daemon in a network namespace. Raise NoEngine."""
+def own_engine(build_arguments: Sequence[str]) -> Iterator[list[str]]:
+    """Build the image `cadre` from deploy/Dockerfile, then run the daemon in a network namespace; yield the profiles
+    whose images are there. Raise NoEngine."""
     missing = [package for program, package in _NEEDED.items() if shutil.which(program) is None]
     if missing or os.geteuid() != 0:
         raise NoEngine(f"an engine of the tests needs root and {', '.join(missing) or 'root'}")
@@ -60,7 +65,10 @@ def own_engine(build_arguments: Sequence[str]) -> Iterator[None]:
     # Building fetches packages: that daemon has the machine's network, and makes none of its containers a part of it.
     with _daemon([], ["--bridge=none", "--iptables=false", "--ip6tables=false"]):
         _base_image()
-        _nats_image()
+        _plain_image("nats:2.15-alpine", Path(nats_binary()), "nats-server")
+        profiles = ["jaeger"] if _JAEGER.exists() else []
+        if profiles:
+            _plain_image(_shipped("jaeger"), _JAEGER, "jaeger")
         arguments = [part for one in build_arguments for part in ("--build-arg", one)]
         context = subprocess.Popen(["tar", "-c", *_context()], cwd=ROOT, stdout=subprocess.PIPE)
         built = ["build", "--quiet", "--network", "host", "--build-arg", f"PYTHON={_BASE}", *arguments]
@@ -70,7 +78,7 @@ def own_engine(build_arguments: Sequence[str]) -> Iterator[None]:
     try:
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         with _daemon(inside, []):
-            yield
+            yield profiles
     finally:
         subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
 
@@ -136,15 +144,22 @@ def _base_image() -> None:
     shutil.rmtree(root)
 
 
-def _nats_image() -> None:
-    if _has("nats:2.15-alpine"):
+def _shipped(service: str) -> str:
+    """Return the image of a service of docker-compose.yml."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    return str(services[service]["image"])
+
+
+def _plain_image(name: str, program: Path, command: str) -> None:
+    """Make an image of a program that needs nothing else."""
+    if _has(name):
         return
-    root = FOLDER / "nats"
+    root = FOLDER / "plain"
     shutil.rmtree(root, ignore_errors=True)
     busybox(root)
-    shutil.copy(nats_binary(), root / "bin" / "nats-server")
-    pack(root, FOLDER / "nats.tar", "nats:2.15-alpine", ["nats-server"])
-    _docker("load", "--quiet", "--input", str(FOLDER / "nats.tar"))
+    shutil.copy(program, root / "bin" / command)
+    pack(root, FOLDER / "plain.tar", name, [command])
+    _docker("load", "--quiet", "--input", str(FOLDER / "plain.tar"))
 
 
 def _compose_program() -> None:
