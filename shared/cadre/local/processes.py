@@ -17,7 +17,6 @@ from cadre.adapters import local_stack
 from cadre.adapters.nats.streams.store_watch import REFUSES
 from cadre.deploy.team_components import tool_service_names, unused_name
 from cadre.deploy.team_file import TeamSpec
-from cadre.kinds.program.records import program_of
 from cadre.local import nats_server
 from cadre.local.fork_server import ForkServer
 from cadre.local.nats_server import StackUsers
@@ -37,6 +36,7 @@ from cadre.settings import (
     without_secrets,
 )
 from cadre.spec.agent_file import files_of_agent, read_agent
+from cadre.spec.program import program_of
 
 T = TypeVar("T")
 

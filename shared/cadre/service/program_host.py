@@ -17,12 +17,12 @@ from cadre.adapters.program.processes import ProgramProcesses
 from cadre.adapters.program.runner import ProgramRunner, ProgramTerms
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.kinds.program.records import pool_of, program_of
 from cadre.protocol.cards import SandboxCard
 from cadre.runtime.code_calls import CodeCallHandler
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.spec.agent import AgentSpec
+from cadre.spec.program import pool_of, program_of
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 

@@ -8,10 +8,11 @@ from cadre.engine.commands import Send
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
-from cadre.kinds.program.records import ProgramSection, pool_of
+from cadre.kinds.program.records import ProgramSection
 from cadre.protocol.code import CodeReply, CodeRequest, bodies_of, call_request, model_request
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, UserMessage
 from cadre.spec.agent import Limits
+from cadre.spec.program import pool_of
 from cadre.testing import result
 from unit.loop.build import OFFER, SimulatedRun, kinds, only, sound, spec
 

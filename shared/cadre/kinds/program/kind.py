@@ -23,14 +23,13 @@ from cadre.kinds.program.records import (
     ProgramStarted,
     ProgramState,
     ProgramStep,
-    pool_of,
-    program_of,
 )
 from cadre.protocol.code import MESSAGES, CodeExchange, CodeReply, asks_model, bodies_of
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import code_call_id, program_id
 from cadre.protocol.usage import Usage
 from cadre.spec.names import FINAL_ANSWER
+from cadre.spec.program import pool_of, program_of
 
 
 class ProgramKind(Kind):

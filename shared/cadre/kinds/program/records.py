@@ -7,34 +7,10 @@ from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
 from cadre.kinds.code.records import ProcessFinished, ProcessYielded
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
-from cadre.protocol.usage import Seconds, Usage
-from cadre.spec.kinds import Facts, KindDeclaration, Section
+from cadre.protocol.usage import Usage
+from cadre.spec.kinds import Facts, KindDeclaration
 from cadre.spec.names import check_bounds
-
-
-class FunctionSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
-    """A function of any framework, and how its processes are kept."""
-
-    main: str = ""
-    """The function, as `file.py:name` or `package.module:name`; files and modules are looked for in the folder of the
-    agent's file."""
-    python: str = ""
-    """The Python that has the program's packages, relative to that folder; "": the one that Cadre runs in."""
-    hold: Seconds = 60.0
-    """Seconds that a process waits for an answer; then it ends, and the answer begins another one."""
-    processes: int = 16
-    """Processes at once in each replica."""
-
-
-def program_of(spec: Any) -> FunctionSpec:
-    """Return the section of an agent's spec; one that names no function where the spec has none."""
-    return spec.section(FunctionSpec) or FunctionSpec()
-
-
-def pool_of(agent: str) -> str:
-    """Return the name of the queue that the agent's program hosts take from, as sandboxes do from that of a pool."""
-    return f"program-{agent}"[:64]
-
+from cadre.spec.program import FunctionSpec, pool_of
 
 KIND = "program"
 """The name of the kind, and of its section."""
