@@ -32,7 +32,7 @@ from cadre.engine.context.context_budget import (
     weight_of_memory,
     weight_of_unread,
 )
-from cadre.engine.context.images import note_images
+from cadre.engine.context.images import note_images, shown_by
 from cadre.engine.context.text_size import clip, observation_of
 from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.engine.model_choice import choose
@@ -121,9 +121,10 @@ def _take_in(run: Run, event: ev.AnyEvent) -> int:
         return 0  # behind its end; or of a journal that is being erased, whose beginning is gone
     if run.late_members and isinstance(event, ev.DelegateFinished) and event.call in run.late_members:
         return 0
-    weight = weigh(run, event)
+    images = shown_by(run, event)
+    weight = weigh(run, event, len(images))
     run.tokens += weight
-    note_images(run, event)
+    note_images(run, event, images)
     return weight
 
 

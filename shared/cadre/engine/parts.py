@@ -62,7 +62,8 @@ def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -
     """Return the arrival with the function by which the model plans its tools, if policies ask for that."""
     spec = arrival.spec if begins else run.spec
     above = task.standing.policies if task is not None and task.standing is not None else []
-    if spec is None or not asks_for_plan([spec.policies, *above]):
+    policies = [spec.policies, *above] if spec is not None else []
+    if spec is None or not any(policies) or not asks_for_plan(policies):
         return arrival
     if facts_of(spec, decided_by(spec) if begins else run.decided_by).plans_tools:
         return arrival

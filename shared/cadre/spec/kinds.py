@@ -19,6 +19,7 @@ from msgspec import UNSET
 
 from cadre.errors import KindError, SpecError, UnknownOption
 from cadre.options import unknown_option
+from cadre.recent import Recent
 from cadre.structs import made
 
 T = TypeVar("T")
@@ -235,10 +236,18 @@ def declaration_of(kind: str) -> KindDeclaration:
     return known[kind]
 
 
+_facts: Recent[tuple[int, str], tuple[Any, Facts]] = Recent(64)
+"""The facts of specs by identity and kind, each with its spec: a spec never changes, and each decision asks often."""
+
+
 def facts_of(spec: Any, kind: str = "") -> Facts:
     """Return what follows from the agent's file, as the kind of that name sees it; "": its own. Raises SpecError for a
     kind that is not installed."""
-    return declaration_of(kind or spec.kind).facts(spec)
+    key = id(spec), kind or spec.kind
+    known = _facts.get(key)
+    if known is None or known[0] is not spec:
+        known = _facts[key] = spec, declaration_of(key[1]).facts(spec)
+    return known[1]
 
 
 def decided_by(spec: Any) -> str:

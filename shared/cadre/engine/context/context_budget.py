@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from cadre.engine.context.images import shown_by
 from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.journal import events as ev
@@ -252,8 +251,8 @@ def weight_of_memory(run: Run) -> int:
     """Return the weight of everything that the model reads in addition to the base, between two steps."""
     summary = run.summary
     summarized = tokens_of(summary.text) if summary is not None else 0
-    held = run.own.tokens if run.own is not None else 0
-    return summarized + held + sum(weights_of(_steps_read(run), run))
+    state = run.own.tokens if run.own is not None else 0
+    return summarized + state + sum(weights_of(_steps_read(run), run))
 
 
 def _steps_read(run: Run) -> list[Step]:
@@ -271,9 +270,9 @@ def pinned(run: Run) -> range:
     return range(begin, begin + 2 if recalled else begin + 1)
 
 
-def weigh(run: Run, event: ev.AnyEvent) -> int:
-    """Estimated tokens that an event of `READ` adds to what the model reads, but for calls and for what the run's kind
-    makes of it."""
+def weigh(run: Run, event: ev.AnyEvent, images: int) -> int:
+    """Return the estimated tokens that an event of `READ` with this number of images adds to what the model reads,
+    without calls and without what the run's kind makes of it."""
     weight = 0
     if type(event) is ev.ModelAnswered:
         if event.purpose == "plan" and run.current is None:
@@ -284,12 +283,12 @@ def weigh(run: Run, event: ev.AnyEvent) -> int:
         weight = sum(weights_of([RecalledStep(memories=event.memories)], run))
     elif type(event) is ev.StepFinished and event.error is not None:
         weight = _of_failure(event.error.message)
-    if not (brought := len(shown_by(run, event))):
+    if not images:
         return weight
     steps = [*_steps_read(run), *([run.current] if run.current is not None else [])]
     before = sum(len(step.images) for step in steps if isinstance(step, ActionStep))
     most = _images_shown(run)
-    return weight + IMAGE * (min(most, before + brought) - min(most, before))
+    return weight + IMAGE * (min(most, before + images) - min(most, before))
 
 
 READ = frozenset({ev.DelegateFinished, ev.MemoryRecalled, ev.ModelAnswered, ev.StepFinished, ev.ToolAnswered})
@@ -310,13 +309,13 @@ def weight_of_closed(run: Run, call: CallState) -> int:
 class KindsPart(NamedTuple):
     """The part of a model's input that only the run's kind knows: of its state, and of the step in work."""
 
-    held: int = 0
+    state: int = 0
     text: str = ""
     seen: str = ""
 
     def weight(self) -> int:
         """Return estimated tokens of it."""
-        return self.held + tokens_of(self.text) + tokens_of(self.seen)
+        return self.state + tokens_of(self.text) + tokens_of(self.seen)
 
 
 NOTHING = KindsPart()
@@ -325,11 +324,11 @@ NOTHING = KindsPart()
 def kinds_part(run: Run, kind: Kind) -> KindsPart:
     """Return what the model reads of the kind's part now: weighed before the kind's fold of an event and behind it."""
     step = run.current.own if run.current is not None else None
-    held = run.own.tokens if run.own is not None else 0
+    state = run.own.tokens if run.own is not None else 0
     if step is None:
-        return KindsPart(held) if held else NOTHING
+        return KindsPart(state) if state else NOTHING
     account = kind.account(step)
-    return KindsPart(held, account.text, account.seen or "") if account is not None else KindsPart(held)
+    return KindsPart(state, account.text, account.seen or "") if account is not None else KindsPart(state)
 
 
 def _of_items(items: list[dict[str, Any]]) -> int:

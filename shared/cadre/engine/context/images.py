@@ -46,9 +46,9 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
             return [*event.describe().images]
 
 
-def note_images(run: Run, event: ev.AnyEvent) -> None:
-    """Add what an event shows to the step in work; what comes for none, or too late, is not shown."""
-    if run.current is None or not (images := shown_by(run, event)):
+def note_images(run: Run, event: ev.AnyEvent, images: list[str]) -> None:
+    """Add the images of an event to the step in work; what comes for none, or too late, is not shown."""
+    if run.current is None or not images:
         return
     if isinstance(event, ev.ToolAnswered | ev.DelegateFinished):
         call = next((one for one in run.current.calls if one.id == event.call), None)

@@ -119,6 +119,8 @@ def judge(
         arrival: what the decision may know besides the run; None: calls of other runs do not count.
         approved: a person has agreed to it; rules that say who decides hold it nevertheless.
     """
+    if not any(policies_of(run)) and (approved or policy_of(run, call.name) == NEVER):
+        return Judgement()
     given = {**_defaults(run, call.name), **as_judged(run, call.name, call.arguments)}
     short = None if approved else reason_to_ask(policy_of(run, call.name), given)
     broken, watched, is_ruled, facts = _broken_rules(run, call, given, _Counts(run, call.id, before, arrival))
