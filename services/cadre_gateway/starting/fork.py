@@ -24,7 +24,7 @@ from cadre_gateway.requests.body import BudgetBody, Count, after, check_length
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
-from cadre_gateway.starting.admission import Admission
+from cadre_gateway.starting.admission import Admission, Admitted
 from cadre_gateway.starting.workspaces import FileCarrier, WorkspaceSource
 
 
@@ -97,9 +97,7 @@ class Forker:
     ) -> Forked:
         """Give the new run its files and publish its Task, for the same agent. It is for the same person if the
         caller may name people, else for the caller's own. Raises Problem, RetryableError."""
-        source = await self.lookup.find(run)
-        user = source.user if caller.names_users else None
-        new, user, known = await self.admission.admit(caller, source.agent, user, key)
+        new, user, known = await self._admitted(caller, run, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
@@ -115,9 +113,7 @@ class Forker:
     ) -> Forked:
         """Start a run that goes on where another one ended without an answer, for the person that `fork` names. Raises
         Problem, RetryableError."""
-        source = await self.lookup.find(run)
-        user = source.user if caller.names_users else None
-        new, user, known = await self.admission.admit(caller, source.agent, user, key)
+        new, user, known = await self._admitted(caller, run, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
@@ -129,6 +125,11 @@ class Forker:
         if steps is None and past.run.max_steps < at:
             steps = at - 1 + past.run.max_steps
         return await self._start(past, new, user, ForkBody(at=at, max_steps=steps), key, traceparent)
+
+    async def _admitted(self, caller: Principal, run: str, key: IdempotencyKey | None) -> Admitted:
+        source = await self.lookup.find(run)
+        user = source.user if caller.names_users else None
+        return await self.admission.admit(caller, source.agent, user, key)
 
     async def _start(
         self,

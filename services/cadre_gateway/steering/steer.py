@@ -110,20 +110,7 @@ class Steering:
             check_name("signal", name)
         except SpecError as error:
             raise invalid(str(error)) from error
-        agent, tree = await self._open_run(run)
-        record = Signal(
-            id=record_id(run, "signal", key),
-            tree=tree,
-            run=run,
-            at=self.clock.now(),
-            name=name,
-            payload=payload,
-            sender=by or SENDER,
-        )
-        event, delivered = await self._send(record, agent, key)
-        if isinstance(event, SignalReceived) and (event.name, event.payload) != (name, payload):
-            raise other_request(key)
-        return delivered
+        return await self._say(Signal, "signal", run, key, by, name=name, payload=payload)
 
     async def tell(
         self, run: str, text: str, mode: MessageMode, key: IdempotencyKey | None, by: str
@@ -132,18 +119,24 @@ class Steering:
 
         Raises a 404, 409 or 422 problem, RetryableError.
         """
+        return await self._say(UserMessage, "message", run, key, by, text=text, mode=mode)
+
+    async def _say(
+        self,
+        form: type[Signal | UserMessage],
+        what: str,
+        run: str,
+        key: IdempotencyKey | None,
+        by: str,
+        **said: Any,
+    ) -> Delivered:
         agent, tree = await self._open_run(run)
-        record = UserMessage(
-            id=record_id(run, "message", key),
-            tree=tree,
-            run=run,
-            at=self.clock.now(),
-            text=text,
-            mode=mode,
-            sender=by or SENDER,
-        )
+        about: dict[str, Any] = {"id": record_id(run, what, key), "tree": tree, "run": run}
+        record = form(**about, at=self.clock.now(), sender=by or SENDER, **said)
         event, delivered = await self._send(record, agent, key)
-        if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
+        if isinstance(event, SignalReceived | MessageReceived) and any(
+            getattr(event, field) != value for field, value in said.items()
+        ):
             raise other_request(key)
         return delivered
 

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar, overload
 
 from cadre.options import Explaining
 
@@ -79,6 +79,37 @@ def blocking_iterator(
             self._wait(_closed(items))
 
     return iterate
+
+
+class Mirrored(Generic[T]):
+    """An attribute that shows that of the target with the same name: `state: Mirrored[State] = Mirrored(Target)`."""
+
+    def __init__(self, of: type) -> None:
+        self._of = of
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+        self.__doc__ = getattr(getattr(self._of, name, None), "__doc__", None)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "Mirrored[T]": ...
+
+    @overload
+    def __get__(self, instance: Blocking[Any], owner: type) -> T: ...
+
+    def __get__(self, instance: Blocking[Any] | None, owner: type) -> "Mirrored[T] | T":
+        found: T | Mirrored[T] = self if instance is None else getattr(instance._target, self._name)
+        return found
+
+
+def plain(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Blocking[A], P], T]:
+    """Return a method that waits for nothing as one of the blocking twin."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._target, *args, **kwargs)
+
+    return call
 
 
 async def _closed(items: AsyncGenerator[T, None]) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from cadre.api.runs import State
-from cadre.client.blocking import Blocking, blocking, blocking_iterator
+from cadre.client.blocking import Blocking, Mirrored, blocking, blocking_iterator
 from cadre.client.client import HINTS, RESOURCES, AsyncClient
 from cadre.client.events import Event
 from cadre.client.run_handle import RUN_HINTS, AsyncRunHandle
@@ -22,15 +22,8 @@ T = TypeVar("T")
 class RunHandle(Blocking[AsyncRunHandle]):
     """An AsyncRunHandle whose methods wait."""
 
-    @property
-    def id(self) -> str:
-        """Id of the run."""
-        return self._target.id
-
-    @property
-    def state(self) -> State | None:
-        """As AsyncRunHandle.state."""
-        return self._target.state
+    id: Mirrored[str] = Mirrored(AsyncRunHandle)
+    state: Mirrored[State | None] = Mirrored(AsyncRunHandle)
 
     def __repr__(self) -> str:
         return "<" + repr(self._target).removeprefix("<Async")
@@ -84,10 +77,7 @@ class Client(Blocking[AsyncClient]):
     def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:
         super().__init__(AsyncClient(url, api_key=api_key), asyncio.Runner())
 
-    @property
-    def url(self) -> str:
-        """Return the gateway's URL."""
-        return self._target.url
+    url: Mirrored[str] = Mirrored(AsyncClient)
 
     def __enter__(self) -> Self:
         return self

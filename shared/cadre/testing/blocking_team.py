@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Self, Unpack
 
-from cadre.api.runs import Edited, State
-from cadre.client.blocking import Blocking, blocking, blocking_iterator
+from cadre.api.runs import State
+from cadre.client.blocking import Blocking, Mirrored, blocking, blocking_iterator, plain
 from cadre.client.events import Event
 from cadre.client.run_options import StartOptions
 from cadre.journal import events as ev
@@ -44,64 +44,18 @@ class BlockingTeamRun(Blocking[TeamRun]):
     signal = blocking(TeamRun.signal)
     edit = blocking(TeamRun.edit)
 
-    @property
-    def id(self) -> str:
-        """Id of the run."""
-        return self._target.id
-
-    @property
-    def agent(self) -> str:
-        """Name of its agent."""
-        return self._target.agent
-
-    @property
-    def state(self) -> State:
-        """As TeamRun.state."""
-        return self._target.state
-
-    @property
-    def run(self) -> Run:
-        """As TeamRun.run."""
-        return self._target.run
-
-    @property
-    def output(self) -> Any:
-        """As TeamRun.output."""
-        return self._target.output
-
-    @property
-    def usage(self) -> Usage:
-        """As TeamRun.usage."""
-        return self._target.usage
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether it has ended."""
-        return self._target.is_over
-
-    @property
-    def events(self) -> list[ev.AnyEvent]:
-        """The events of the run's journal so far."""
-        return self._target.events
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        """The files in the workspace of its tree, by path."""
-        return self._target.files
-
-    @property
-    def held(self) -> list[CallState]:
-        """As TeamRun.held."""
-        return self._target.held
-
-    @property
-    def has_editable(self) -> bool:
-        """As TeamRun.has_editable."""
-        return self._target.has_editable
-
-    def editable(self) -> Edited:
-        """As TeamRun.editable."""
-        return self._target.editable()
+    id: Mirrored[str] = Mirrored(TeamRun)
+    agent: Mirrored[str] = Mirrored(TeamRun)
+    state: Mirrored[State] = Mirrored(TeamRun)
+    run: Mirrored[Run] = Mirrored(TeamRun)
+    output: Mirrored[Any] = Mirrored(TeamRun)
+    usage: Mirrored[Usage] = Mirrored(TeamRun)
+    is_over: Mirrored[bool] = Mirrored(TeamRun)
+    events: Mirrored[list[ev.AnyEvent]] = Mirrored(TeamRun)
+    files: Mirrored[dict[str, bytes]] = Mirrored(TeamRun)
+    held: Mirrored[list[CallState]] = Mirrored(TeamRun)
+    has_editable: Mirrored[bool] = Mirrored(TeamRun)
+    editable = plain(TeamRun.editable)
 
 
 @explained(HINTS)
@@ -158,47 +112,14 @@ class BlockingTeam(Blocking[Team]):
 
         self._wait(kill())
 
-    def crash_after(self, stores: int, process: str = "") -> None:
-        """As Team.crash_after."""
-        self._target.crash_after(stores, process)
+    crash_after = plain(Team.crash_after)
+    crash_before = plain(Team.crash_before)
+    run_ids = plain(Team.run_ids)
+    leftovers = plain(Team.leftovers)
+    now = plain(Team.now)
 
-    def crash_before(self, stores: int, process: str = "") -> None:
-        """As Team.crash_before."""
-        self._target.crash_before(stores, process)
-
-    def run_ids(self) -> list[str]:
-        """As Team.run_ids."""
-        return self._target.run_ids()
-
-    def leftovers(self) -> list[str]:
-        """As Team.leftovers."""
-        return self._target.leftovers()
-
-    def now(self) -> float:
-        """The team's time in Unix seconds."""
-        return self._target.now()
-
-    @property
-    def calls(self) -> list[TeamCall]:
-        """As Team.calls."""
-        return self._target.calls
-
-    @property
-    def requests(self) -> list[ModelAsked]:
-        """As Team.requests."""
-        return self._target.requests
-
-    @property
-    def dead_letters(self) -> list[GivenUp]:
-        """Messages that were given up."""
-        return self._target.dead_letters
-
-    @property
-    def stores(self) -> int:
-        """As Team.stores."""
-        return self._target.stores
-
-    @property
-    def kills(self) -> list[str]:
-        """As Team.kills."""
-        return self._target.kills
+    calls: Mirrored[list[TeamCall]] = Mirrored(Team)
+    requests: Mirrored[list[ModelAsked]] = Mirrored(Team)
+    dead_letters: Mirrored[list[GivenUp]] = Mirrored(Team)
+    stores: Mirrored[int] = Mirrored(Team)
+    kills: Mirrored[list[str]] = Mirrored(Team)

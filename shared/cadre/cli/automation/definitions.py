@@ -21,8 +21,8 @@ from cadre.automation.automation_file import (
     read_automations,
 )
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json, with_options
-from cadre.cli.terminal.output import moment, print_text, table
+from cadre.cli.terminal.options import output_option, print_found, print_json, with_options
+from cadre.cli.terminal.output import moment, table
 from cadre.errors import ExitCode
 from cadre.views.words import brief, number
 
@@ -65,12 +65,10 @@ def group_of(
     def list_all(output: str) -> None:
         with Gateway() as gateway:
             found = gateway.get(path)[plural]
-        if output == "json":
-            print_json(found)
-        elif not found:
-            click.echo(f"no {plural}; make one with `cadre {name} add FILE`", err=True)
-        else:
-            click.echo(table(headers, [row for one in found for row in rows(one)]))
+        nothing = f"no {plural}; make one with `cadre {name} add FILE`"
+        print_found(
+            output, found, lambda: table(headers, [row for one in found for row in rows(one)]), nothing
+        )
 
     @group.command("show", help=f"Show {name} NAME.")
     @click.argument("name")
@@ -78,7 +76,7 @@ def group_of(
     def show(name: str, output: str) -> None:
         with Gateway() as gateway:
             found = gateway.get(f"{path}/{name}")
-        print_json(found) if output == "json" else print_text(details(found))
+        print_found(output, found, lambda: details(found))
 
     @group.command("add", help=f"Make or replace the {plural} in FILE.")
     @click.argument("file", type=click.Path(path_type=Path))
@@ -221,13 +219,7 @@ def upcoming(name: str, count: int, output: str) -> None:
     """List the next ticks of schedule NAME."""
     with Gateway() as gateway:
         found = gateway.get(f"{SCHEDULE.path}/{name}", next=count)
-    if output == "json":
-        print_json(found["next"])
-    elif not found["next"]:
-        click.echo("no tick is left", err=True)
-    else:
-        for tick in found["next"]:
-            click.echo(moment(tick))
+    print_found(output, found["next"], lambda: map(moment, found["next"]), "no tick is left")
 
 
 _times = with_options(
@@ -285,7 +277,7 @@ def run_now(name: str, output: str) -> int:
     """Start a run of schedule NAME now and print its id."""
     with Gateway() as gateway:
         started = gateway.post(f"{SCHEDULE.path}/{name}/run", {})
-    print_json(started) if output == "json" else click.echo(started["id"])
+    print_found(output, started, lambda: started["id"])
     return ExitCode.OK
 
 

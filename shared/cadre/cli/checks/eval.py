@@ -14,7 +14,7 @@ import msgspec
 from cadre.adapters.tool_entries import load_entry
 from cadre.cli.checks.exported_run import exported_files, live_revision, prompts_of, read_exported_run
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import Duration, output_option, print_json
+from cadre.cli.terminal.options import Duration, output_option, print_found
 from cadre.cli.terminal.output import print_status, table
 from cadre.deploy.team_file import TeamSpec, read_team
 from cadre.errors import CadreError, CommandFailed, ExitCode, SpecError
@@ -116,10 +116,7 @@ def command(paths: tuple[Path, ...], team: Path, output: str, **options: Any) ->
     # A tool that fails is an answer to the model here, no trouble of a service.
     logging.getLogger("cadre.tools").setLevel(logging.ERROR)
     found = asyncio.run(_evaluate(cases, candidate, _judge(options["judge"]), options["parallel"]))
-    if output == "json":
-        print_json(as_json(found))
-    else:
-        click.echo(as_text(found))
+    print_found(output, as_json(found), lambda: as_text(found))
     return ExitCode.FAILED if any(one.is_worse for one in found) else ExitCode.OK
 
 

@@ -12,8 +12,7 @@ import msgspec
 
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.output import print_text
+from cadre.cli.terminal.options import output_option, print_found
 from cadre.errors import ExitCode
 from cadre.loop.try_policies import AssumedPlan, TriedCall, tried
 from cadre.protocol.cards import ToolCard
@@ -86,10 +85,8 @@ def try_(policy: str, agent: str | None, output: str, **which: Any) -> int:
         runs += 1
         calls = tried(journals, policies, agents, cards, which["plan"])
         found += [one for one in calls if not agents or one.agent in agents]
-    if output == "json":
-        print_json({"runs": runs, "calls": [msgspec.to_builtins(one) for one in found]})
-    else:
-        print_text("\n".join(_lines(runs, found, policies)))
+    judged = {"runs": runs, "calls": msgspec.to_builtins(found)}
+    print_found(output, judged, lambda: _lines(runs, found, policies))
     return ExitCode.OK if all(one.verdict == "allow" for one in found) else ExitCode.FAILED
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from cadre.adapters.local_stack import find_nats
 from cadre.cli.deployment.memory import MEMORY
+from cadre.cli.deployment.streams import connected
 from cadre.cli.terminal.gateway import Gateway
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    from cadre.adapters.nats.connection.connect import NatsClient
     from cadre.adapters.nats.streams.backup import SavedStream
-
-T = TypeVar("T")
 
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 
@@ -42,7 +39,7 @@ def command(folder: Path, memories: bool) -> None:
         await asyncio.to_thread(_save_memories, folder / MEMORIES)
 
     settings = _settings()
-    made = _connected(
+    made = connected(
         settings, lambda nc: back_up(nc, settings, folder, time.time(), _tell, more if memories else None)
     )
     size = sum(one.size for one in made.streams)
@@ -67,7 +64,7 @@ def restore_command(folder: Path, replace: bool) -> None:
 
     settings, saved = _settings(), read_backup(folder)
     told = RestoreListener(_tell, _tell_saved)
-    done = _connected(settings, lambda nc: restore(nc, settings, folder, saved, replace=replace, told=told))
+    done = connected(settings, lambda nc: restore(nc, settings, folder, saved, replace=replace, told=told))
     click.echo(
         f"restored at {redacted(settings.nats_url)}, as of {time.strftime('%F %T', time.localtime(saved.began_at))}"
     )
@@ -94,19 +91,6 @@ def _save_memories(file: Path) -> None:
 def _settings() -> Settings:
     find_nats()
     return read_settings()
-
-
-def _connected(settings: Settings, work: Callable[[NatsClient], Awaitable[T]]) -> T:
-    from cadre.adapters.nats.connection.connect import connect
-
-    async def run() -> T:
-        nc = await connect(settings, "cadre backup", wait=False)
-        try:
-            return await work(nc)
-        finally:
-            await nc.close()
-
-    return asyncio.run(run())
 
 
 def _tell(saved: SavedStream) -> None:

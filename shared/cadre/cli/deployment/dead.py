@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import output_option, print_found
 from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.views.words import brief
@@ -31,13 +31,8 @@ def list_letters(limit: int, output: str) -> None:
     """List dead letters, newest first."""
     with Gateway() as gateway:
         letters = gateway.get(_PATH, limit=limit)["dead_letters"]
-    if output == "json":
-        print_json(letters)
-    elif not letters:
-        click.echo("no dead letters", err=True)
-    else:
-        headers = ["ID", "AT", "QUEUE", "KIND", "TRIES", "RUN", "REASON"]
-        click.echo(table(headers, [_row(letter) for letter in letters]))
+    headers = ["ID", "AT", "QUEUE", "KIND", "TRIES", "RUN", "REASON"]
+    print_found(output, letters, lambda: table(headers, [*map(_row, letters)]), "no dead letters")
 
 
 @command.command("show")
@@ -47,10 +42,7 @@ def show(letter: int, output: str) -> None:
     """Show dead letter ID with the message that it is about."""
     with Gateway() as gateway:
         found = gateway.get(f"{_PATH}/{letter}")
-    if output == "json":
-        print_json(found)
-    else:
-        print_text("\n".join(_details(found)))
+    print_found(output, found, lambda: _details(found))
 
 
 @command.command("retry")

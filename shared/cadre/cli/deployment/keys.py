@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import Duration, output_option, print_json
+from cadre.cli.terminal.options import Duration, output_option, print_found, print_json
 from cadre.cli.terminal.output import moment, table
 from cadre.protocol.access import ROLE_NAMES
 
@@ -57,14 +57,9 @@ def list_keys(output: str) -> None:
     """List all keys, without what would let somebody in."""
     with Gateway() as gateway:
         found = gateway.get("/v1/keys")["keys"]
-    if output == "json":
-        print_json(found)
-    elif not found:
-        click.echo("no keys; make one with `cadre keys create NAME --role ROLE`", err=True)
-    else:
-        click.echo(
-            table(["ID", "NAME", "ROLES", "USER", "SCOPE", "MADE", "EXPIRES"], [_row(key) for key in found])
-        )
+    headers = ["ID", "NAME", "ROLES", "USER", "SCOPE", "MADE", "EXPIRES"]
+    nothing = "no keys; make one with `cadre keys create NAME --role ROLE`"
+    print_found(output, found, lambda: table(headers, [*map(_row, found)]), nothing)
 
 
 def _row(key: dict[str, Any]) -> list[str]:
@@ -102,13 +97,8 @@ def audit(limit: int, output: str, **wanted: str | None) -> None:
     """Show decisions, cancels, erasures, edits, changes of keys and so on, newest first."""
     with Gateway() as gateway:
         found = gateway.get("/v1/audit", limit=limit, **wanted)["entries"]
-    if output == "json":
-        print_json(found)
-    elif not found:
-        click.echo("nothing", err=True)
-    else:
-        headers = ["AT", "WHO", "ACTION", "TARGET", "STATUS", "FROM", "MORE"]
-        click.echo(table(headers, [_audit_row(entry) for entry in found]))
+    headers = ["AT", "WHO", "ACTION", "TARGET", "STATUS", "FROM", "MORE"]
+    print_found(output, found, lambda: table(headers, [*map(_audit_row, found)]), "nothing")
 
 
 def _audit_row(entry: dict[str, Any]) -> list[str]:

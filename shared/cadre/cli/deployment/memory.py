@@ -82,10 +82,7 @@ def list_memories(
             "limit": min(limit, _PAGE_SIZE),
         }
         rows = list(islice(gateway.items(MEMORY, "memories", "after", **query), limit))
-    if output == "json":
-        print_json(rows)
-    else:
-        _show_rows(rows)
+    print_json(rows) if output == "json" else _show_rows(rows)
     return ExitCode.OK
 
 
@@ -96,10 +93,7 @@ def show(memory: str, output: str) -> int:
     """Show one memory whole: its text, and where it comes from."""
     with Gateway() as gateway:
         chunks = gateway.get(f"{MEMORY}/{memory}")["memories"]
-    if output == "json":
-        print_json(chunks)
-    else:
-        _show_whole(chunks)
+    print_json(chunks) if output == "json" else _show_whole(chunks)
     if missing := chunks[0].get("count", 1) - len(chunks):
         raise CommandFailed(
             f"{missing} of its {chunks[0]['count']} chunks are missing here: it is still being"

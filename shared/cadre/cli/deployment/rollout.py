@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.api.directory import RevisionView, RolloutChange, RolloutView
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import output_option, print_found, print_json
 from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 
@@ -165,14 +165,10 @@ def sweep(names: tuple[str, ...], *, dry_run: bool, forgotten: bool, output: str
             one["removed"] = one["state"] in states and not one["waiting"]
             if one["removed"] and not dry_run:
                 gateway.delete(f"/v1/queues/{one['kind']}/{quote(one['name'], safe='')}")
-    if output == "json":
-        print_json(found)
-    elif not found:
-        click.echo("no queue is left behind", err=True)
-    else:
-        done = "would go" if dry_run else "removed"
-        rows = [
-            [one["kind"], one["name"], one["state"], str(one["waiting"]), done if one["removed"] else "stays"]
-            for one in found
-        ]
-        click.echo(table(["KIND", "NAME", "STATE", "WAITING", "QUEUE"], rows))
+    done = "would go" if dry_run else "removed"
+    rows = [
+        [one["kind"], one["name"], one["state"], str(one["waiting"]), done if one["removed"] else "stays"]
+        for one in found
+    ]
+    headers = ["KIND", "NAME", "STATE", "WAITING", "QUEUE"]
+    print_found(output, found, lambda: table(headers, rows), "no queue is left behind")

@@ -44,7 +44,7 @@ def list_shards() -> None:
 
     find_nats()
     settings = read_settings()
-    topology = _connected(settings, lambda nc: existing(nc, settings))
+    topology = connected(settings, lambda nc: existing(nc, settings))
     if topology is None:
         raise SetupError(f"there is no deployment of the prefix {settings.prefix!r} yet")
     for line in _shard_lines(topology):
@@ -76,7 +76,7 @@ def grow_shards(shards: int, seconds: float) -> None:
     def tell(line: str) -> None:
         click.echo(line, err=True)
 
-    layout = _connected(settings, lambda nc: grow(nc, settings, shards, seconds, tell))
+    layout = connected(settings, lambda nc: grow(nc, settings, shards, seconds, tell))
     click.echo(f"new runs begin in {layout.shards} shards: {layout}")
 
 
@@ -95,11 +95,12 @@ def _shard_lines(topology: Topology) -> list[str]:
     return lines
 
 
-def _connected(settings: Settings, work: Callable[[NatsClient], Awaitable[T]]) -> T:
+def connected(settings: Settings, work: Callable[[NatsClient], Awaitable[T]]) -> T:
+    """Return what `work` makes of a connection to NATS, which is closed then. Raises CadreError."""
     from cadre.adapters.nats.connection.connect import connect
 
     async def run() -> T:
-        nc = await connect(settings, "cadre shards", wait=False)
+        nc = await connect(settings, click.get_current_context().command_path, wait=False)
         try:
             return await work(nc)
         finally:

@@ -1,6 +1,5 @@
 """`cadre plan` and `cadre queue`: the plan or the task queue of a run, shown and edited while it goes on."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +9,8 @@ import yaml
 
 from cadre.api.runs import Edited
 from cadre.cli.run_view.run_text import shown_plan, shown_queue
-from cadre.cli.terminal.gateway import Gateway, command_errors
-from cadre.cli.terminal.options import output_option
-from cadre.cli.terminal.output import print_text
+from cadre.cli.terminal.gateway import Gateway, run_handle
+from cadre.cli.terminal.options import output_option, print_found
 from cadre.client.errors import ClientError, Conflict, InvalidRequest
 from cadre.errors import CommandFailed, ExitCode
 
@@ -38,10 +36,7 @@ def show(run: str, output: str) -> None:
     """Show the plan of RUN with the state of each step."""
     with Gateway() as gateway:
         found = gateway.get(f"/v1/runs/{gateway.run_id(run)}/plan")
-    if output == "json":
-        click.echo(json.dumps(found, ensure_ascii=False))
-    else:
-        print_text("\n".join(shown_plan(found["state"])))
+    print_found(output, found, lambda: shown_plan(found["state"]))
 
 
 @plan.command("edit")
@@ -53,12 +48,7 @@ def edit(run: str, file: str | None, by: str) -> None:
 
     FILE is YAML or JSON: the list of all steps, or a mapping with it under `steps`.
     """
-    from cadre.client.sync_client import Client  # the client's weight is not the help's
-
-    with Gateway() as gateway:
-        identity = gateway.run_id(run)
-    with command_errors(), Client(gateway.url) as client:
-        handle = client.attach(identity)
+    with run_handle(run) as handle:
         before = handle.plan()
         if file is not None:
             text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -148,25 +138,18 @@ def queue(  # noqa: PLR0913 - options
 
     RUN is an id, a unique beginning of one, or @last. N and PLACE count the tasks that are not begun, from 1.
     """
-    from cadre.client.sync_client import Client  # the client's weight is not the help's
-
-    with Gateway() as gateway:
-        identity = gateway.run_id(run)
-    with command_errors(), Client(gateway.url) as client:
-        handle = client.attach(identity)
+    with run_handle(run) as handle:
         queue = handle.queue()
         if action is not None:
             operation = _queue_operation(queue.state["pending"], action, arguments, at)
             queue.version = queue.version if version is None else version
             made = handle.edit(queue, [operation], by=by)
             if not isinstance(made, Edited):
-                click.echo(f"{identity} will have it once its agent is there, unless it changes before")
+                click.echo(f"{handle.id} will have it once its agent is there, unless it changes before")
                 return
             queue = made
-    if output == "json":
-        click.echo(json.dumps({"run": queue.run, "version": queue.version, **queue.state}))
-    else:
-        print_text("\n".join([f"version {queue.version}", *shown_queue(queue.state)]))
+    found = {"run": queue.run, "version": queue.version, **queue.state}
+    print_found(output, found, lambda: [f"version {queue.version}", *shown_queue(queue.state)])
 
 
 def _queue_operation(

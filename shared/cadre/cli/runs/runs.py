@@ -1,6 +1,5 @@
 """`cadre runs`: the list of runs, newest first, and what is done with a run as a whole."""
 
-import json
 import sys
 from itertools import islice
 from pathlib import Path
@@ -13,7 +12,7 @@ from cadre.api.runs import RunOrder, State
 from cadre.cli.run_view.run_text import state, tokens, took
 from cadre.cli.runs.files import output_file
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import output_option, print_found, print_json
 from cadre.cli.terminal.output import print_text, table
 from cadre.errors import CommandFailed, ExitCode
 from cadre.views.words import brief
@@ -92,9 +91,8 @@ def erase(runs: tuple[str, ...], force: bool, output: str) -> None:
             except CommandFailed as error:
                 failure = _next_failure(failure, error)
             else:
-                click.echo(
-                    json.dumps(erased) if output == "json" else f"{erased['id']} erased ({_count(erased)})"
-                )
+                said = f"{erased['id']} erased ({_count(erased)})"
+                print_json(erased) if output == "json" else click.echo(said)
     if failure is not None:
         raise failure
 
@@ -160,10 +158,8 @@ def import_run(file: Path, unverified: bool, output: str) -> None:
             imported = gateway.send("POST", path, stream, "application/gzip")
         except CommandFailed as failure:
             raise CommandFailed(f"{file}: {failure.message}", failure.code) from failure
-    if output == "json":
-        click.echo(json.dumps(imported))
-    else:
-        click.echo(f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)")
+    said = f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)"
+    print_found(output, imported, lambda: said)
 
 
 def _list(gateway: Gateway, limit: int, output: str, which: dict[str, Any]) -> None:

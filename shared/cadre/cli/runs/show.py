@@ -18,7 +18,7 @@ from cadre.cli.run_view.run_text import (
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import Detached, print_outcome, watch
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import output_option, print_found
 from cadre.cli.terminal.output import print_text
 from cadre.errors import CommandFailed, ExitCode
 
@@ -67,12 +67,9 @@ def command(  # noqa: PLR0913 - one for each option
                 waiting = _waiting(gateway, identity)
     if following:
         return asyncio.run(_follow(gateway.url, identity, output))
-    if output == "json":
-        print_json(found)
-    elif as_tree:
-        print_text("\n".join(branches(found)))
-    else:
-        print_text("\n".join(summary(found, waiting, edited, full=full)))
+    print_found(
+        output, found, lambda: branches(found) if as_tree else summary(found, waiting, edited, full=full)
+    )
     return ExitCode.OK
 
 
@@ -89,10 +86,7 @@ def _waiting(gateway: Gateway, run: str) -> list[dict[str, Any]]:
 
 def _show_prompt(gateway: Gateway, run: str, step: int, output: str) -> int:
     request = gateway.get(f"/v1/runs/{run}/steps/{step}/request")
-    if output == "json":
-        print_json(request)
-    else:
-        print_text("\n".join(prompt_lines(request)))
+    print_found(output, request, lambda: prompt_lines(request))
     return ExitCode.OK
 
 

@@ -1,13 +1,11 @@
 """`cadre tell`, `cadre signal` and `cadre cancel`: say something to a run that goes on, send it a signal, end it."""
 
-import json
 import sys
-from typing import Any
 
 import click
 
-from cadre.cli.terminal.gateway import Gateway, command_errors
-from cadre.cli.terminal.options import json_value, output_option
+from cadre.cli.terminal.gateway import Gateway, run_handle
+from cadre.cli.terminal.options import json_value, output_option, print_found
 from cadre.client.errors import TimedOut
 from cadre.protocol.messages import MessageMode
 
@@ -29,18 +27,10 @@ def tell(run: str, text: str, mode: MessageMode, by: str, output: str) -> None:
 
     RUN is an id, a unique beginning of one, or @last: any run of a tree.
     """
-    from cadre.client.sync_client import Client  # the client's weight is not the help's
-
-    with Gateway() as gateway:
-        identity = gateway.run_id(run)
-    with command_errors(), Client(gateway.url) as client:
-        sent = client.attach(identity).tell(sys.stdin.read() if text == "-" else text, mode=mode, by=by)
-    if output == "json":
-        click.echo(json.dumps({"id": sent.id, "run": sent.run, "at": sent.at}))
-    else:
-        click.echo(
-            f"{identity} {'has it' if sent.at is not None else 'will have it once its agent is there'}"
-        )
+    with run_handle(run) as handle:
+        sent = handle.tell(sys.stdin.read() if text == "-" else text, mode=mode, by=by)
+    there = "has it" if sent.at is not None else "will have it once its agent is there"
+    print_found(output, {"id": sent.id, "run": sent.run, "at": sent.at}, lambda: f"{sent.run} {there}")
 
 
 @click.command("signal")
@@ -56,23 +46,10 @@ def send_signal(run: str, name: str, payload: str | None, by: str, output: str) 
     """
     text = sys.stdin.read() if payload == "-" else payload
     content = None if text is None else json_value("PAYLOAD", text)
-    with Gateway() as gateway:
-        identity = gateway.run_id(run)
-    sent = _send(gateway.url, identity, name, content, by)
-    if output == "json":
-        click.echo(json.dumps(sent))
-    else:
-        later = "" if sent["at"] is not None else " (kept until its agent is there)"
-        click.echo(f"{identity} {name}{later}")
-
-
-def _send(url: str, run: str, name: str, payload: Any, by: str) -> dict[str, Any]:
-    """Send the signal; a request that was lost is sent again."""
-    from cadre.client.sync_client import Client  # the client's weight is not the help's
-
-    with command_errors(), Client(url) as client:
-        sent = client.attach(run).signal(name, payload, by=by)
-    return {"id": sent.id, "run": sent.run, "at": sent.at}
+    with run_handle(run) as handle:
+        sent = handle.signal(name, content, by=by)
+    later = "" if sent.at is not None else " (kept until its agent is there)"
+    print_found(output, {"id": sent.id, "run": sent.run, "at": sent.at}, lambda: f"{sent.run} {name}{later}")
 
 
 _END_SECONDS = 10.0
@@ -91,15 +68,12 @@ def cancel(run: str, reason: str, now: bool, output: str) -> None:
         asked = ({"reason": reason} if reason else {}) | ({"now": True} if now else {})
         answer = gateway.post(f"/v1/runs/{identity}/cancel", asked)
     if answer["state"] in ("queued", "running", "waiting"):
-        answer["state"] = _end_state(gateway.url, identity)
-    click.echo(json.dumps(answer) if output == "json" else f"{answer['id']} {answer['state']}")
+        answer["state"] = _end_state(identity)
+    print_found(output, answer, lambda: f"{answer['id']} {answer['state']}")
 
 
-def _end_state(url: str, run: str) -> str:
-    from cadre.client.sync_client import Client  # the client's weight is not the help's
-
-    with command_errors(), Client(url) as client:
-        handle = client.attach(run)
+def _end_state(run: str) -> str:
+    with run_handle(run) as handle:
         try:
             return handle.wait(_END_SECONDS).state
         except TimedOut:

@@ -5,12 +5,15 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
 from cadre.client.errors import ClientError, InvalidRequest, NotFound, TimedOut, Unreachable
 from cadre.client.transport import Transport
 from cadre.errors import CommandFailed, ExitCode, SettingError
+
+if TYPE_CHECKING:
+    from cadre.client.sync_client import RunHandle
 
 LAST = "@last"
 _MAX_PAGES, _PAGE_SIZE = 20, 200
@@ -178,3 +181,15 @@ class Gateway(Blocking[Transport]):
             some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
             raise CommandFailed(f"{root!r} is the beginning of several run ids: {some}", ExitCode.USAGE)
         return found[0]
+
+
+@contextlib.contextmanager
+def run_handle(reference: str) -> Iterator["RunHandle"]:
+    """Yield the client's handle of the run that `reference` stands for. Raises CommandFailed, also for what the client
+    raises in the block."""
+    from cadre.client.sync_client import Client  # the client's weight is not the help's
+
+    with Gateway() as gateway:
+        identity = gateway.run_id(reference)
+    with command_errors(), Client(gateway.url) as client:
+        yield client.attach(identity)

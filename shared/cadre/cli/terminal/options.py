@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
+from cadre.cli.terminal.output import print_text
 from cadre.protocol.tagged import nesting
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -116,6 +117,18 @@ def bounds(options: dict[str, Any]) -> dict[str, Any]:
 def print_json(value: Any) -> None:
     """Print the value on one line of stdout."""
     click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_found(output: str, found: Any, lines: Callable[[], str | Iterable[str]], nothing: str = "") -> None:
+    """Print what a command found as JSON if `output` says so, else as `lines` has it; or, where it found nothing and
+    there is a word for that, this word on stderr."""
+    if output == "json":
+        print_json(found)
+    elif nothing and not found:
+        click.echo(nothing, err=True)
+    else:
+        text = lines()
+        print_text(text if isinstance(text, str) else "\n".join(text))
 
 
 class _Unsendable(Exception):
