@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from cadre.adapters.nats.blobs import YOUNG_SECONDS
-from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
+from cadre.adapters.nats.erasure import LIFECYCLE_SECONDS, Belongings
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.kept import KeptFile
@@ -196,7 +196,7 @@ class Janitor:
     async def _sweep(self) -> None:
         # First, so that a sweep that fails keeps nothing else waiting.
         self._sweep_at = self._clock.now() + _SWEEP_SECONDS
-        await self._index.drop_tombstones(self._clock.now() - FATE_SECONDS)
+        await self._index.drop_tombstones(self._clock.now() - LIFECYCLE_SECONDS)
         await self._sweep_queues()
         await self._drop_kept_files()
         await self._erasure.sweep()

@@ -128,7 +128,7 @@ class SandboxHost:
 
     async def _handle(self, delivery: NatsDelivery) -> None:
         assert self._code_calls is not None
-        await self._code_calls.handle(delivery, lambda run: self._handover.offer(delivery, run))
+        await self._code_calls.handle(delivery, lambda run: self._handover.hand_over(delivery, run))
 
     async def _take(self, delivery: NatsDelivery) -> bool:
         """Take over what another process was delivered, if the interpreter for it is here."""

@@ -71,9 +71,9 @@ async def test_sandboxes_of_a_pool_hand_over_to_one_another(pair: Pair) -> None:
     code = T.code("default", TREE, RUN)
     delivery = NatsDelivery(other, Msg(other, code, "$JS.ACK.CADRE-0.code-default.1.5.1.170.0", b"x = 1"))
     asking = NatsHandover(other, T, "default", take)
-    assert await asking.offer(delivery, RUN)
+    assert await asking.hand_over(delivery, RUN)
     assert handed == [(code, b"x = 1")]
-    assert not await asking.offer(delivery, "t5")
+    assert not await asking.hand_over(delivery, "t5")
 
 
 async def test_the_memory_service_answers_people_and_nothing_else_of_the_gateways(world: Secured) -> None:

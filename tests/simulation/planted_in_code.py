@@ -11,7 +11,7 @@ from cadre.kinds.code.fold import state_of
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded, Record
-from cadre.runtime.code_calls import CodeCallHandler, OfferHandover
+from cadre.runtime.code_calls import CodeCallHandler, HandOver
 from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.run_cache import CachedRun
 from cadre_sandbox.serving.run_block import BlockTurn, CodeRunner
@@ -117,7 +117,7 @@ class SaysItAgain(CodeRunner):
 class AcksCodeFirst(CodeCallHandler):
     """Lets go of a block before its outcome is in the run's inbox."""
 
-    async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
+    async def handle(self, delivery: Delivery, offer: HandOver | None = None) -> None:
         await delivery.ack()
         await super().handle(delivery, offer)
 
@@ -125,6 +125,6 @@ class AcksCodeFirst(CodeCallHandler):
 class AcksWhatItHandsOver(CodeCallHandler):
     """Lets go of a delivery for which another process answers now."""
 
-    async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
+    async def handle(self, delivery: Delivery, offer: HandOver | None = None) -> None:
         await super().handle(delivery, offer)
         await delivery.ack()

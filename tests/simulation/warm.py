@@ -42,7 +42,7 @@ class SimWarm:
         if self in self._world.places.of[run]:
             self._world.places.of[run].remove(self)
 
-    async def offer(self, delivery: SimDelivery, run: str) -> bool:
+    async def hand_over(self, delivery: SimDelivery, run: str) -> bool:
         """Whether another process has taken the delivery over."""
         for _ in range(TRIES):
             answer: asyncio.Future[bool] = self._world.loop.create_future()

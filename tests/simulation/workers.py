@@ -188,7 +188,7 @@ def start_sandbox(world: World, process: Process) -> Live:
 
     async def handle(delivery: Delivery) -> None:
         assert isinstance(delivery, SimDelivery)
-        await serving.handle(delivery, lambda run: warm.offer(delivery, run))
+        await serving.handle(delivery, lambda run: warm.hand_over(delivery, run))
 
     limiter = FairLimiter(min(scenario.credit, scenario.sessions), queues=scenario.shards)
     queues = [

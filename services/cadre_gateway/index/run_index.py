@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.adapters.nats.erasure import FATE_SECONDS
+from cadre.adapters.nats.erasure import LIFECYCLE_SECONDS
 from cadre.adapters.nats.reading.tail import Read, reader_names
 from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexBuilding, RunIndexUnavailable
@@ -495,7 +495,7 @@ async def apply_import(index: RunIndex, seq: int, tree: str) -> None:
         found.record.restore(seq)
 
 
-_MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
+_MAX_AGE_SECONDS = LIFECYCLE_SECONDS - 24 * 3600
 """The record of an erasure expires, so an older index could show a tree that was erased since."""
 
 _REFRESH_SECONDS = 3600.0

@@ -206,7 +206,7 @@ async def read(request: Request, file_bytes: int | None = None, form_bytes: int 
             raise too_large
         share.add(len(chunk))
         chunks.append(chunk)
-    return HeldBody.of(chunks, share)
+    return CountedBody.of(chunks, share)
 
 
 def parse(data: bytes, kind: type[B]) -> B:
@@ -435,13 +435,13 @@ class BodyShare:
         self._memory.change(-self.bytes, self.bytes)
 
 
-class HeldBody(bytes):
+class CountedBody(bytes):
     """A body that has its share of the memory for as long as it lives."""
 
     share: BodyShare
 
     @classmethod
-    def of(cls, chunks: Iterable[bytes], share: BodyShare) -> HeldBody:
+    def of(cls, chunks: Iterable[bytes], share: BodyShare) -> CountedBody:
         """Return the body of these chunks."""
         body = cls(b"".join(chunks))
         body.share = share

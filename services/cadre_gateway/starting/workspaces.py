@@ -104,7 +104,7 @@ class FileCarrier:
         Returns the paths whose version at the point is unknown: they are as they are in the source now. Raises a 422
         problem, RetryableError.
         """
-        present = {record.path: (record, seq) for record, seq in await self.files.held(tree)}
+        present = {record.path: (record, seq) for record, seq in await self.files.versions(tree)}
         if present and await self.history.task(tree, tree) is not None:
             return []  # another try of this request has come to its end
         wanted, later = await self._files_of(source) if source is not None else ({}, [])
@@ -125,13 +125,13 @@ class FileCarrier:
 
     async def has_files(self, tree: str) -> bool:
         """Return whether there is any file in the workspace of a tree. Raises RetryableError."""
-        return any(record.ref is not None for record, _ in await self.files.held(tree))
+        return any(record.ref is not None for record, _ in await self.files.versions(tree))
 
     async def _files_of(self, source: WorkspaceSource) -> tuple[dict[str, WorkspaceFile], list[str]]:
         """Return the files by path, and the paths whose version at the point is unknown."""
         wanted: dict[str, WorkspaceFile] = {}
         later = []
-        for record, seq in await self.files.held(source.tree):
+        for record, seq in await self.files.versions(source.tree):
             found = as_of(record, seq, source.point)
             if found.file is not None:
                 wanted[record.path] = found.file

@@ -166,17 +166,17 @@ class PriorityLock:
     @asynccontextmanager
     async def urgent(self) -> AsyncIterator[None]:
         """Holds the lock, before all that hold it as `background`."""
-        async with self._held(self._urgent_queue):
+        async with self._locked(self._urgent_queue):
             yield
 
     @asynccontextmanager
     async def background(self) -> AsyncIterator[None]:
         """Holds the lock once nothing urgent waits."""
-        async with self._held(self._background_queue):
+        async with self._locked(self._background_queue):
             yield
 
     @asynccontextmanager
-    async def _held(self, queue: deque[asyncio.Future[None]]) -> AsyncIterator[None]:
+    async def _locked(self, queue: deque[asyncio.Future[None]]) -> AsyncIterator[None]:
         await self._acquire(queue)
         try:
             yield

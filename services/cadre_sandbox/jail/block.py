@@ -82,7 +82,7 @@ class Block:
         """Run the block and send its outcome, then its variables. Restores a snapshot first, if one was sent."""
         state = self._state
         state.printed.start(self._limits["print_chars"])
-        self._offer()
+        self._expose()
         if self._order["restore"] and not self._restore():
             return
         # After what restoring may have imported and drawn.
@@ -104,7 +104,7 @@ class Block:
     def _send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
         self._state.channel.send({"n": self._number, **header}, blobs)
 
-    def _offer(self) -> None:
+    def _expose(self) -> None:
         call = self._call_outside
         offered: dict[str, Any] = {
             one["name"]: Tool(one["name"], one["signature"], one["doc"], call)

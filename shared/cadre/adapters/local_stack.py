@@ -61,7 +61,7 @@ def default_data() -> Path:
 
 
 def _is_used(data: Path) -> bool:
-    return has_stack(data) or _is_held(data / "up.lock")
+    return has_stack(data) or _is_locked(data / "up.lock")
 
 
 def logs_folder(data: Path) -> Path:
@@ -85,12 +85,12 @@ def read_state(data: Path) -> StackState | None:
     except (OSError, msgspec.DecodeError) as error:
         raise CommandFailed(f"{data / 'up.json'} cannot be read ({error}): remove it") from error
     # A stack that was killed leaves its file behind, but not its lock.
-    return running if _is_held(data / "up.lock") else None
+    return running if _is_locked(data / "up.lock") else None
 
 
 def is_starting(data: Path) -> bool:
     """Return whether a `cadre up` works on this data folder and has not said yet where its services are."""
-    return not (data / "up.json").exists() and _is_held(data / "up.lock")
+    return not (data / "up.json").exists() and _is_locked(data / "up.lock")
 
 
 def has_stack(data: Path) -> bool:
@@ -184,7 +184,7 @@ def locked(data: Path) -> Iterator[None]:
             (data / "up.json").unlink(missing_ok=True)
 
 
-def _is_held(path: Path) -> bool:
+def _is_locked(path: Path) -> bool:
     try:
         with path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -110,7 +110,7 @@ class _Redecider:
                 return
             self._retraced.take(entry)
             if not decisions_only:
-                self._note_debts(entry)
+                self._check_owed(entry)
             self._pointers.note(seq)
 
     def compare_with_relatives(self, tasks: dict[str, Task], reports: dict[str, Report]) -> None:
@@ -148,7 +148,7 @@ class _Redecider:
             lines = [f"deciding fails now: {type(error).__name__}: {error}"]
         self._diverges(entry, "decision", lines)
 
-    def _note_debts(self, entry: Entry) -> None:
+    def _check_owed(self, entry: Entry) -> None:
         try:
             commands = owed(self._run, since=entry.n)
             everything = owed(self._run)

@@ -18,7 +18,7 @@ from cadre.spec.names import NAME
 
 log = logging.getLogger("cadre.sandbox")
 
-OfferHandover = Callable[[str], Awaitable[bool]]
+HandOver = Callable[[str], Awaitable[bool]]
 """True if another process, which keeps the interpreter of this run, has taken the delivery over."""
 
 SENDER = "sandbox"
@@ -67,7 +67,7 @@ class CodeCallHandler:
             unpack_code_call, self._refuse, runner.blobs, Quarantine(quarantine, runner.clock), runner.clock
         )
 
-    async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
+    async def handle(self, delivery: Delivery, offer: HandOver | None = None) -> None:
         """CodeAnswer a call; ack once the answer is in the run's inbox. Raises RetryableError: deliver again.
 
         With `offer`, a call whose interpreter is not here may go to where it is.
@@ -84,7 +84,7 @@ class CodeCallHandler:
             return False
         return await self._runner.can_continue(call)
 
-    async def _serve(self, job: Job[CodeCall], offer: OfferHandover | None) -> bool:
+    async def _serve(self, job: Job[CodeCall], offer: HandOver | None) -> bool:
         call = await job.message()
         self._runner.check(call, job.delivery.subject, self._pool)
         if offer and await self._is_for_others(job.delivery, call) and await offer(call.run):

@@ -68,7 +68,7 @@ class InHand:
         """
         claim = effect.claim
         for _ in range(_QUESTIONS):
-            held = await self._is_held(tool, claim)
+            held = await self._is_in_hand(tool, claim)
             if held:
                 raise AtWorkElsewhere(f"call {claim.call} is in work at executor {claim.executor}")
             # It may have stored the result just before it was asked. And had the server itself been silent, this
@@ -80,7 +80,7 @@ class InHand:
             log.warning("call %s: executor %s does not answer", claim.call, claim.executor)
         return effect
 
-    async def _is_held(self, tool: str, claim: EffectClaim) -> bool | None:
+    async def _is_in_hand(self, tool: str, claim: EffectClaim) -> bool | None:
         if claim.executor == self.instance:
             return self.has(claim.call)
         return await self._peers.has_in_hand(tool, claim.executor, claim.call)

@@ -21,7 +21,7 @@ class _Place(NamedTuple):
     name: str
 
 
-class _Held(NamedTuple):
+class _StoredTally(NamedTuple):
     place: _Place
     tally: Tally | None
     fence: int
@@ -30,28 +30,30 @@ class _Held(NamedTuple):
 class KnownSums:
     """The tallies of a run as they were read for one decision."""
 
-    def __init__(self, tallies: Tallies, spans: dict[Span, _Held], calls: frozenset[Any], at: float) -> None:
+    def __init__(
+        self, tallies: Tallies, spans: dict[Span, _StoredTally], calls: frozenset[Any], at: float
+    ) -> None:
         self._tallies, self.spans, self._calls, self._at = tallies, spans, calls, at
 
     def others(self, run: str) -> dict[Span, list[TalliedCalls]]:
         """Return the calls of other runs."""
-        return {span: others_in(held.tally, run) for span, held in self.spans.items()}
+        return {span: others_in(stored.tally, run) for span, stored in self.spans.items()}
 
     async def reserve(self, run: Run) -> None:
         """Count the calls that the decision has made, before it is journaled. Raises Fenced where others have been
         counted since, RetryableError."""
         if not self.spans or _calls_of(run) <= self._calls:
             return
-        for span, held in self.spans.items():
-            tally = reserved(held.tally, run.id, line_of(run, span, self._at))
-            await self._tallies.write(*held.place, tally, held.fence)
-            self.spans[span] = held._replace(tally=tally)
+        for span, stored in self.spans.items():
+            tally = reserved(stored.tally, run.id, line_of(run, span, self._at))
+            await self._tallies.write(*stored.place, tally, stored.fence)
+            self.spans[span] = stored._replace(tally=tally)
 
     def are_other_than(self, run: Run) -> bool:
         """Return whether a tally says something else than the run's journal, once that holds the decision."""
         return any(
-            settled(held.tally, run.id, line_of(run, span, self._at)) is not None
-            for span, held in self.spans.items()
+            settled(stored.tally, run.id, line_of(run, span, self._at)) is not None
+            for span, stored in self.spans.items()
         )
 
 
@@ -63,25 +65,25 @@ class SharedSums:
 
     async def of(self, run: Run, arrival: Arrival) -> KnownSums:
         """Return the tallies by which the rules of a run decide. Raises BusUnavailable."""
-        held = {span: await self._read(place) for span, place in _places(run, arrival.at, arrival).items()}
-        return KnownSums(self._tallies, held, _calls_of(run), arrival.at)
+        stored = {span: await self._read(place) for span, place in _places(run, arrival.at, arrival).items()}
+        return KnownSums(self._tallies, stored, _calls_of(run), arrival.at)
 
     async def settle(self, run: Run, at: float) -> None:
         """Have the tallies say what counts by the run's journal. Raises RetryableError."""
         for span, place in _places(run, at).items():
             while True:
-                held = await self._read(place)
-                tally = settled(held.tally, run.id, line_of(run, span, at))
+                stored = await self._read(place)
+                tally = settled(stored.tally, run.id, line_of(run, span, at))
                 if tally is None:
                     break
                 try:
-                    await self._tallies.write(*place, tally, held.fence)
+                    await self._tallies.write(*place, tally, stored.fence)
                 except Fenced:
                     continue
                 break
 
-    async def _read(self, place: _Place) -> _Held:
-        return _Held(place, *await self._tallies.read(*place))
+    async def _read(self, place: _Place) -> _StoredTally:
+        return _StoredTally(place, *await self._tallies.read(*place))
 
 
 def _places(run: Run, at: float, arrival: Arrival | None = None) -> dict[Span, _Place]:

@@ -91,7 +91,7 @@ class ProgramHost:
 
     async def _handle(self, delivery: NatsDelivery) -> None:
         assert self._handler is not None
-        await self._handler.handle(delivery, lambda run: self._handover.offer(delivery, run))
+        await self._handler.handle(delivery, lambda run: self._handover.hand_over(delivery, run))
 
     async def _take(self, delivery: NatsDelivery) -> bool:
         """Take over what another replica was delivered, if the process for it is here."""

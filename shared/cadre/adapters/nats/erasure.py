@@ -35,7 +35,7 @@ log = logging.getLogger("cadre.erasure")
 
 _LOCAL = SystemClock()
 
-FATE_SECONDS = 7 * 24 * 3600
+LIFECYCLE_SECONDS = 7 * 24 * 3600
 """Seconds for which the lifecycle of a tree is on record."""
 
 _ROOM_BYTES = 8 * 1024
@@ -90,7 +90,7 @@ class NatsErasure:
         return await self._record(lifecycle.tree).write(lifecycle, fence)
 
     def _record(self, tree: str) -> FencedValue[Lifecycle]:
-        headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{FATE_SECONDS}s"}
+        headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{LIFECYCLE_SECONDS}s"}
         stream, subject = self._topology.stream_of(tree), self._topology.lifecycle(tree)
         return FencedValue(self._nc, stream, subject, Lifecycle, headers)
 
@@ -124,7 +124,7 @@ class NatsErasure:
                 data, ref = held.data, _spilled(held.data)
                 if ref is not None:
                     found.spilled.add(ref)
-                    data = await self._held_in(ref)
+                    data = await self._spilled_message(ref)
                 found.named.update(refs_in(data))
                 found.exchanges.update(task.decode() for task in exchange.findall(data))
         found.named.difference_update(found.spilled)
@@ -219,7 +219,7 @@ class NatsErasure:
                     refs |= refs_in(held.data)
                     ref = _spilled(held.data)
                     if ref is not None:
-                        refs |= refs_in(await self._held_in(ref))
+                        refs |= refs_in(await self._spilled_message(ref))
         return refs
 
     async def gone_files(self) -> list[KeptFile]:
@@ -231,7 +231,7 @@ class NatsErasure:
         """Remove the record of a kept file, the last of it."""
         await self._files.remove(file.id)
 
-    async def _held_in(self, ref: str) -> bytes:
+    async def _spilled_message(self, ref: str) -> bytes:
         """Return what was too large for its stream."""
         try:
             return await self._blobs.get(ref)

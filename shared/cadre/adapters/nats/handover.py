@@ -54,7 +54,7 @@ class NatsHandover:
         if (server := self._listening.pop(run, None)) is not None:
             await server.stop()
 
-    async def offer(self, delivery: NatsDelivery, run: str) -> bool:
+    async def hand_over(self, delivery: NatsDelivery, run: str) -> bool:
         """Return whether another process has taken the delivery over: then this one has nothing to do with it any
         more.
         """

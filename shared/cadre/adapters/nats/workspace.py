@@ -28,9 +28,9 @@ class NatsFileIndex:
         return await self._last(tree, self._topology.file(tree, path))
 
     async def all(self, tree: str) -> list[WorkspaceFile]:
-        return [record for record, _ in await self.held(tree)]
+        return [record for record, _ in await self.versions(tree)]
 
-    async def held(self, tree: str) -> list[tuple[WorkspaceFile, int]]:
+    async def versions(self, tree: str) -> list[tuple[WorkspaceFile, int]]:
         """Return `all`, each with its fence: its sequence in the stream of the tree."""
         slots = asyncio.Semaphore(_AT_ONCE)
 

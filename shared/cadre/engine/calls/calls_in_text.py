@@ -227,7 +227,7 @@ def last_word(run: Run, reply: ModelReplied) -> Any:
     any other call, which nothing can follow, what went wrong."""
     calls = reply.calls or calls_alone(run, reply.content)
     if not calls:
-        return _held_answer(run, last_answer_of(run, reply.content))
+        return _unwrapped(run, last_answer_of(run, reply.content))
     for call in calls:
         if call.name == FINAL_ANSWER and (arguments := _arguments(call)) is not None:
             return answer_of(run, arguments["answer"])
@@ -255,7 +255,7 @@ def _arguments(call: RequestedCall) -> dict[str, Any] | None:
     return arguments if "answer" in arguments else None
 
 
-def _held_answer(run: Run, said: Any) -> Any:
+def _unwrapped(run: Run, said: Any) -> Any:
     """The value of an answer that was held to `answer_form`."""
     if run.spec is None or run.spec.output_schema is not None or not isinstance(said, str):
         return said

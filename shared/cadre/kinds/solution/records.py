@@ -43,7 +43,7 @@ class SolutionSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=T
     """The solutions that wait for a person as a whole: `never`, `always` (those with calls), or `when:` an expression
     over `calls`, `names`, `output` and `task`. What a person has agreed to is held by no other policy."""
     at_expiry: Literal["reject", "approve", "end"] = "reject"
-    """The fate of a solution that was not decided on within `approval_seconds`."""
+    """What becomes of a solution that was not decided on within `approval_seconds`."""
     tries: int = 3
     """The number of solutions in a row that may be unreadable or unfit before the run ends in error."""
 

@@ -176,7 +176,7 @@ class TaskQueueKind(Kind):
                 pass  # the context may have another size now
             case _:
                 return
-        state_of(run).tokens = view.held_tokens(run, state_of(run))
+        state_of(run).tokens = view.list_tokens(run, state_of(run))
 
     # --- what is read
 

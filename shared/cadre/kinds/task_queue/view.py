@@ -113,7 +113,7 @@ def goals_of(run: Run) -> list[str]:
     return [*goals, *([task_text(run)] if task_text(run).strip() else [])]
 
 
-def held_tokens(run: Run, state: QueueState) -> int:
+def list_tokens(run: Run, state: QueueState) -> int:
     """The most that the lists of a request take up."""
     texts = [*state.pending, *map(_told, state.done)]
     return min(sum(tokens_of(text) + MESSAGE for text in texts), 4 * _part(run))
