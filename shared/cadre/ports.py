@@ -319,8 +319,8 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     """The id of the answer, where the endpoint gives one."""
     server: str = ""
     """Host and port of the endpoint, as `host:port`."""
-    first_seconds: float = 0.0
-    """Seconds until the first piece of the answer came; 0 where it is not known."""
+    first_seconds: float | None = None
+    """Seconds until the first piece of the answer came, where that is known."""
     context: int | None = None
     """Tokens that the endpoint takes, in and out together, if it reports them and the agent's spec does not."""
     endpoint: str = ""

@@ -72,7 +72,7 @@ async def test_recorded_answers_are_replayed_without_the_upstream(
             request = ModelRequest(messages=saying(text).messages, tools=[ADD, SEARCH])
             reply, _ = await ask(ModelSpec(name="any", url=url), request)
             # The two are at different ports, and not equally fast.
-            replies.append(msgspec.structs.replace(reply, endpoint="", server="", first_seconds=0.0))
+            replies.append(msgspec.structs.replace(reply, endpoint="", server="", first_seconds=None))
         return replies
 
     with running_model(

@@ -51,8 +51,8 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     """Of the output tokens, those of reasoning."""
     response: str = ""
     """The id of the answer, where the endpoint gives one."""
-    first_seconds: float = 0.0
-    """Seconds until the first piece of the answer came; 0 where it is not known."""
+    first_seconds: float | None = None
+    """Seconds until the first piece of the answer came, where that is known."""
     server: str = ""
     """Host and port of the endpoint, as `host:port`."""
     worker: str = ""

@@ -166,8 +166,8 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     """Of the output tokens, those of reasoning."""
     response: str = ""
     """The id of the answer, where the endpoint gives one."""
-    first_seconds: float = 0.0
-    """Seconds until the first piece of the answer came; 0 where it is not known."""
+    first_seconds: float | None = None
+    """Seconds until the first piece of the answer came, where that is known."""
     server: str = ""
     """Host and port of the endpoint; "" where they are those of the answer before."""
     worker: str = ""

@@ -1,5 +1,6 @@
 """How a run begins, when it plans, what follows a step, and how it goes on from an earlier run."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -36,6 +37,12 @@ def test_a_task_is_accepted_with_the_spec_and_the_offer_of_this_moment() -> None
     assert run.steps == [TaskStep(task="Count.", images=["blob:1"])]
     assert run.tools == OFFER.tools
     assert run.members == OFFER.members
+
+
+def test_an_answer_stores_nothing_about_what_its_endpoint_does_not_say() -> None:
+    """Each byte of an entry is stored for every step of every run."""
+    answered = only(SimulatedRun().begin().say(call("add", a=1, b=2)), ev.ModelAnswered)
+    assert set(msgspec.to_builtins(answered)) == {"type", "step", "calls", "usage", "seconds"}
 
 
 def test_additional_arguments_are_named_in_the_task_text() -> None:

@@ -177,8 +177,8 @@ class OpenAIModel:
         except MalformedAnswer as error:
             hint = _URL_HINT if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
-        first = answer.first_at - sent_at if answer.first_at is not None else 0.0
-        reply = msgspec.structs.replace(reply, server=_server_of(self._url), first_seconds=round(first, 3))
+        first = round(answer.first_at - sent_at, 3) if answer.first_at is not None else None
+        reply = msgspec.structs.replace(reply, server=_server_of(self._url), first_seconds=first)
         if request.raw is not None:
             used = reply.usage if reply.usage.total_tokens else estimated(request, reply)
             return msgspec.structs.replace(reply, usage=used, context=self._listed_context)

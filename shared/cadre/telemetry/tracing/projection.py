@@ -354,7 +354,7 @@ class ModelSpans:
             found[names.RESPONSE_MODEL] = event.model
         if event.response:
             found[names.RESPONSE_ID] = event.response
-        if event.first_seconds:
+        if event.first_seconds is not None:
             found[names.TIME_TO_FIRST] = event.first_seconds
         if self._server:
             host, _, port = self._server.rpartition(":")
