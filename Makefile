@@ -120,7 +120,7 @@ OPENAPI := build/openapi-venv
 test-api: .venv/.ready-dev $(OPENAPI)/.ready ## Try the whole HTTP API against its own description (schemathesis, in an environment of its own)
 	@$(BIN)/pytest tests/openapi $(ARGS)
 
-test-alerts: .venv/.ready-dev ## Set each alert off in a real Prometheus (Debian: prometheus), and see what the dashboard shows
+test-alerts: .venv/.ready-dev $(OBSERVABILITY)/.ready ## Set each alert off in a real Prometheus, and see what the dashboard shows (needs Go, Debian: prometheus)
 	@$(BIN)/pytest tests/alerts $(ARGS)
 
 test-console: .venv/.ready-dev $(CONSOLE)/.ready ## Drive the console with the Chromium of this machine; pictures into build/console
@@ -288,9 +288,9 @@ $(OBSERVABILITY)/.ready: tests/observability/otelcol/main.go Makefile
 		&& go get -tool github.com/jaegertracing/jaeger/cmd/jaeger@v1.76.0 \
 		&& nice go build -mod=mod -buildvcs=false -o ../jaeger github.com/jaegertracing/jaeger/cmd/jaeger
 	@cd $(@D)/otelcol.src && { test -f go.mod || go mod init cadre.test/otelcol; } \
-		&& go get go.opentelemetry.io/collector/otelcol@$(COLLECTOR) $(CONTRIB)/exporter/prometheusexporter@v0.155.0 \
+		&& go get go.opentelemetry.io/collector/otelcol@$(COLLECTOR) \
 		$(foreach one,receiver/otlpreceiver exporter/otlpexporter exporter/otlphttpexporter processor/memorylimiterprocessor processor/batchprocessor,go.opentelemetry.io/collector/$(one)@$(COLLECTOR)) \
-		$(foreach one,connector/spanmetricsconnector exporter/fileexporter extension/storage/filestorage extension/healthcheckextension processor/attributesprocessor processor/tailsamplingprocessor processor/transformprocessor,$(CONTRIB)/$(one)@$(COLLECTOR)) \
+		$(foreach one,connector/spanmetricsconnector exporter/fileexporter exporter/prometheusexporter extension/storage/filestorage extension/healthcheckextension processor/attributesprocessor processor/tailsamplingprocessor processor/transformprocessor,$(CONTRIB)/$(one)@$(COLLECTOR)) \
 		&& nice go build -mod=mod -buildvcs=false -o ../otelcol .
 	@touch $@
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -100,6 +101,14 @@ class NatsServer:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(timeout=patience())
+
+    def start_again(self, old: str, new: str) -> None:
+        """Start again on the same store, with what the regular expression `old` finds in the configuration replaced."""
+        self.stop()
+        text = self._config.read_text()
+        assert re.search(old, text)
+        self._config.write_text(re.sub(old, new, text, flags=re.DOTALL))
+        self.start()
 
 
 def nats_binary() -> str:

@@ -1,7 +1,6 @@
 """A NATS server, or an account, that allows less than Cadre needs: starts, readiness and doctor say what and where."""
 
 import contextlib
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,20 +36,9 @@ def account(jetstream: str = "enabled", permissions: str = "") -> str:
     )
 
 
-class ChangingServer(NatsServer):
-    """A server that can be started again with another configuration."""
-
-    def start_again(self, old: str, new: str) -> None:
-        self.stop()
-        text = self._config.read_text()
-        assert re.search(old, text)
-        self._config.write_text(re.sub(old, new, text, flags=re.DOTALL))
-        self.start()
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ChangingServer]:
-    with ChangingServer(tmp_path) as server:
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path) as server:
         yield server
 
 
@@ -128,7 +116,7 @@ def test_a_start_says_what_the_server_does_not_allow(tmp_path: Path, more: str, 
     ],
 )
 def test_a_server_that_comes_back_with_less_makes_services_unready(
-    server: ChangingServer, tmp_path: Path, old: str, new: str, code: str
+    server: NatsServer, tmp_path: Path, old: str, new: str, code: str
 ) -> None:
     kept = server._config.read_text()
     with running(server.url, "cadre_tools", TOOLS, log=tmp_path / "log") as service:
@@ -142,7 +130,7 @@ def test_a_server_that_comes_back_with_less_makes_services_unready(
         assert service.process.poll() is None
 
 
-async def test_a_message_that_only_max_payload_keeps_back_is_sent_later(server: ChangingServer) -> None:
+async def test_a_message_that_only_max_payload_keeps_back_is_sent_later(server: NatsServer) -> None:
     settings, topology = Settings(nats_url=server.url, shards=1), Topology(1)
     nc = await connect(settings, "test")
     await provision(nc, settings)

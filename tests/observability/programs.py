@@ -46,6 +46,8 @@ class Program:
         if self.process is not None and self.process.poll() is None:
             self._end(signal.SIGTERM)
 
+    close = stop
+
     def _end(self, number: int) -> None:
         assert self.process is not None
         self.process.send_signal(number)
@@ -66,6 +68,8 @@ class Jaeger(Program):
     def __init__(self, folder: Path) -> None:
         self.otlp = f"127.0.0.1:{free_port()}"
         self.url = f"http://127.0.0.1:{(query := free_port())}"
+        self.refusing = f"127.0.0.1:{(other := free_port())}"
+        """An address that speaks gRPC and has no service for spans."""
         config = {
             "service": {
                 "extensions": ["jaeger_storage", "jaeger_query"],
@@ -79,7 +83,7 @@ class Jaeger(Program):
                 "jaeger_query": {
                     "storage": {"traces": "traces"},
                     "http": {"endpoint": f"127.0.0.1:{query}"},
-                    "grpc": {"endpoint": f"127.0.0.1:{free_port()}"},
+                    "grpc": {"endpoint": f"127.0.0.1:{other}"},
                 },
             },
             "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": self.otlp}}}},
@@ -124,9 +128,10 @@ class Collector(Program):
         traces, metrics = config["service"]["pipelines"]["traces"], config["service"]["pipelines"]["metrics"]
         traces["exporters"].remove("servicegraph")
         metrics["receivers"].remove("servicegraph")
+        self.telemetry = f"127.0.0.1:{(telemetry := free_port())}"
         config["service"]["telemetry"]["metrics"]["readers"][0]["pull"]["exporter"]["prometheus"] = {
             "host": "127.0.0.1",
-            "port": free_port(),
+            "port": telemetry,
         }
         if sampling:
             config["processors"]["tail_sampling"] = sampling

@@ -36,7 +36,17 @@ SERIES = {
     )
 }
 LABELS = {prometheus_label(name) for metric in METRICS for name in metric.attributes}
-OF_PROMETHEUS = {"le", "instance", "job", "service", "namespace", "pod", "container", "reason"}
+OF_PROMETHEUS = {
+    "le",
+    "instance",
+    "exported_instance",
+    "job",
+    "service",
+    "namespace",
+    "pod",
+    "container",
+    "reason",
+}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
@@ -45,7 +55,7 @@ def test_an_expression_asks_for_what_there_is(expression: str) -> None:
     assert ours <= set(SERIES) | LABELS
     for series, labels in re.findall(r"\b(\w+)\{([^}]*)\}", expression):
         if series in SERIES:
-            has = {prometheus_label(name) for name in SERIES[series].attributes} | {"le"}
+            has = {prometheus_label(name) for name in SERIES[series].attributes} | {"le", "job", "pod"}
             assert set(re.findall(r"(\w+)\s*[!=]", labels)) <= has, series
     for by in re.findall(r"by \(([^)]*)\)", expression):
         assert {label.strip() for label in by.split(",")} <= LABELS | OF_PROMETHEUS
