@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from google.protobuf import json_format
+from google.protobuf.message import Message
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -78,7 +80,9 @@ class OtlpReceiver:
         self.headers: dict[str, str] = {}
         """Sent with every answer about spans."""
         self.partial: tuple[int, str] = (0, "")
-        """Spans that it says it has rejected of each request that it takes, and its reason."""
+        """Spans or points that it says it has rejected of each request that it takes, and its reason."""
+        self.in_json = False
+        """It answers in JSON, whatever it is sent."""
         self._answers: list[int] = []
         self._silence = threading.Event()
         self._changed = threading.Condition()
@@ -172,7 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
             body = gzip.decompress(body)
         if self.path == "/v1/metrics":
             self.server.receiver.take_metrics(body)
-            self._answer(200, ExportMetricsServiceResponse().SerializeToString())
+            taken = ExportMetricsServiceResponse()
+            taken.partial_success.rejected_data_points, taken.partial_success.error_message = (
+                self.server.receiver.partial
+            )
+            self._answer(200, taken)
             return
         if self.path != "/v1/traces":
             self._answer(404)
@@ -183,13 +191,16 @@ class _Handler(BaseHTTPRequestHandler):
             answer.partial_success.rejected_spans, answer.partial_success.error_message = (
                 self.server.receiver.partial
             )
-            self._answer(status, answer.SerializeToString())
+            self._answer(status, answer)
 
-    def _answer(self, status: int, data: bytes = b"") -> None:
+    def _answer(self, status: int, answer: Message | None = None) -> None:
+        data, form = answer.SerializeToString() if answer is not None else b"", "x-protobuf"
+        if self.server.receiver.in_json and answer is not None:
+            data, form = json_format.MessageToJson(answer).encode(), "json"
         self.send_response(status)
         for name, value in self.server.receiver.headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Type", f"application/{form}")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

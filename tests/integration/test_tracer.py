@@ -325,9 +325,11 @@ def test_spans_that_the_receiver_refuses_hold_nobody_up(
     assert re.search(r"ERROR cadre\S*: \d+ .*\ba1\b", one.log.read_text())
 
 
+@pytest.mark.parametrize("in_json", [False, True])
 def test_spans_that_the_receiver_rejects_of_a_request_count_as_refused(
-    settings: Settings, receiver: OtlpReceiver, start: Start
+    settings: Settings, receiver: OtlpReceiver, start: Start, in_json: bool
 ) -> None:
+    receiver.in_json = in_json
     receiver.partial = (1, "too old")
     entries = team("a1")
     write(settings, entries)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 
 import pytest
@@ -64,6 +65,18 @@ async def test_figures_are_sent_now_and_then_and_at_the_end() -> None:
         meters.record(STEPS, 1)
         await one.stop(10)
         assert "cadre.steps" in {point.name for point in receiver.points}
+
+
+async def test_points_that_the_receiver_rejects_count_as_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    with OtlpReceiver() as receiver, caplog.at_level(logging.WARNING):
+        receiver.partial = (2, "too old")
+        one = measuring(Meters(), endpoint=f"{receiver.url}/v1/metrics", interval=0.05, timeout=2.0)
+        await one.start()
+        await asyncio.to_thread(receiver.until, lambda: len(receiver.requests) > 2, "three exports")
+        shown = (await one.answer()).body.decode()
+        await one.stop(10)
+    assert re.search(r"cadre_metrics_export_failures_total(\{.*\})? [1-9]", shown)
+    assert len([one for one in caplog.records if "too old" in one.getMessage()]) == 1, "once"
 
 
 async def test_a_receiver_that_is_down_is_told_of_once_and_waited_for_no_longer_than_said(

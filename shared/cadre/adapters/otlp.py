@@ -5,14 +5,16 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from google.protobuf.message import DecodeError
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 from opentelemetry.sdk.resources import Resource
@@ -51,6 +53,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 10.0
 _DELAY_MS = 1000
 _QUEUE = 8192
 _BATCH = 256
+
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 class Sent(NamedTuple):
@@ -98,7 +103,8 @@ class Receiver:
     def sent(self, result: SpanExportResult) -> Sent:
         """Return the outcome of an export that has just ended."""
         if result is SpanExportResult.SUCCESS:
-            return Sent("done", *self._rejected())
+            partial = self.partial(ExportTraceServiceResponse()).partial_success
+            return Sent("done", partial.rejected_spans, partial.error_message)
         if self.answer is not None and self.answer.status_code in _REFUSALS:
             return Sent("refused")
         return Sent("later", retry_after=self._retry_after())
@@ -106,14 +112,19 @@ class Receiver:
     def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self.answer = response
 
-    def _rejected(self) -> tuple[int, str]:
+    def partial(self, answer: _Answer) -> _Answer:
+        """Return its last answer, read into `answer`: in JSON too, as some receivers answer whatever they are sent. An
+        answer without a body of the protocol is empty: its status has said that the receiver has what was sent."""
         if self.answer is None or not self.answer.content:
-            return 0, ""
+            return answer
         try:
-            partial = ExportTraceServiceResponse.FromString(self.answer.content).partial_success
-        except DecodeError:
-            return 0, ""  # not a body of the protocol: the status has said that the receiver has the spans
-        return partial.rejected_spans, partial.error_message
+            if "json" in self.answer.headers.get("content-type", ""):
+                json_format.Parse(self.answer.content, answer, ignore_unknown_fields=True)
+            else:
+                answer.ParseFromString(self.answer.content)
+        except (DecodeError, json_format.ParseError):
+            answer.Clear()
+        return answer
 
     def _retry_after(self) -> float:
         if self.answer is None or self.answer.status_code not in _ASKS_FOR_TIME:
@@ -255,12 +266,15 @@ class MetricSender:
         self._exporter = OTLPMetricExporter(**self._receiver.options)
 
     async def send(self, data: MetricsData) -> str | None:
-        """Send the metrics within the settings' timeout. Returns None when they have arrived, else why not."""
+        """Send the metrics within the settings' timeout. Return None when all have arrived, else why not."""
         self._receiver.answer = None
         result = await run_in_thread(lambda: self._exporter.export(data), "otlp metrics")
-        if result is MetricExportResult.SUCCESS:
-            return None
-        return self._receiver.failure
+        if result is not MetricExportResult.SUCCESS:
+            return self._receiver.failure
+        partial = self._receiver.partial(ExportMetricsServiceResponse()).partial_success
+        if partial.rejected_data_points:
+            return f"it refuses {partial.rejected_data_points} data points: {partial.error_message}"
+        return None
 
     def close(self) -> None:
         """End a `send` that waits to try again."""
