@@ -1,5 +1,6 @@
 """Runs of several kinds, with kills, through the shipped Collector into a real Jaeger, held against the journals."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,22 +159,32 @@ def test_the_collector_is_killed_while_jaeger_is_away(
 def test_a_run_that_waits_for_a_person_is_kept_by_its_error(
     jaeger: Jaeger, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """`tail_sampling` decides two seconds after a trace's first span; whole trees come at once."""
+    """`tail_sampling` decides two seconds after a trace's first span; whole trees come at once. Their content is sent,
+    and the Collector drops it."""
     policies = [{"name": "errors", "type": "status_code", "status_code": {"status_codes": ["ERROR"]}}]
     folder = tmp_path_factory.mktemp("sampled")
     sampling = Collector(folder, jaeger.otlp, decision_wait="2s", policies=policies)
     sampling.start()
     try:
-        with stack_at(folder, sampling, CADRE_TRACES_SEND="ended") as stack:
+        content = {"OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
+        with stack_at(folder, sampling, CADRE_TRACES_SEND="ended", **content) as stack:
             gateway = team_of(stack)
             fine = gateway.submit("helper", "say hello")
             gateway.succeeded(fine)
             run = gateway.submit("boss", f"delegate: use refund {folder / 'marks'} 0")
             waiting(gateway, run)
             assert jaeger.trace(trace_id(run)) == []
-            gateway.request("POST", f"/v1/runs/{run}/cancel")
+            gateway.request("POST", f"/v1/runs/{run}/cancel", json={"reason": "the canary is dead"})
             assert gateway.finished(run)["state"] == "cancelled"
             agree(jaeger, stack, run)
+            here = gateway.request("GET", f"/v1/runs/{run}/trace", params={"format": "otlp"}).text
+            there = json.dumps(jaeger.trace(trace_id(run)))
+            for text in ("delegate: use refund", "the canary is dead"):
+                assert text in here
+                assert text not in there
+            failed = [span for span in shown(jaeger, stack, run) if span["status"].get("message")]
+            assert failed
+            assert all(span["status"]["message"] == attributes_of(span)[names.ERROR_TYPE] for span in failed)
             assert jaeger.trace(trace_id(fine)) == [], "nothing is wrong with it"
     finally:
         sampling.stop()
