@@ -55,6 +55,7 @@ def make_cadre(folder: Path, tag: str) -> None:
         busybox(root)
         _python(root, site)
         (root / "data").mkdir()
+        _compile(root, root)
         (root / ".whole").touch()
     wheels = folder / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
@@ -63,20 +64,7 @@ def make_cadre(folder: Path, tag: str) -> None:
         shutil.rmtree(old)
     [wheel] = wheels.glob("*.whl")
     _install(root, site, "--no-deps", str(wheel))
-    # Services cannot write there, so each start would compile everything again.
-    compiler = [
-        sys.executable,
-        "-m",
-        "compileall",
-        "-q",
-        "-s",
-        str(root),
-        "-p",
-        "/",
-        "--invalidation-mode",
-        "unchecked-hash",
-    ]
-    subprocess.run([*compiler, str(root)], check=False, stdout=subprocess.DEVNULL)
+    _compile(root, *root.joinpath(site.lstrip("/")).glob("cadre*"))
     pack(
         root,
         folder / f"cadre-{tag}.tar",
@@ -85,6 +73,14 @@ def make_cadre(folder: Path, tag: str) -> None:
         user=str(USER),
         owned=["data"],
     )
+
+
+def _compile(root: Path, *folders: Path) -> None:
+    """Compile the modules below folders of a root. Services cannot write there: each start would compile them again."""
+    options = ["-q", "-s", str(root), "-p", "/", "--invalidation-mode", "unchecked-hash"]
+    argv = [sys.executable, "-m", "compileall", *options, *map(str, folders)]
+    # Some packages have files for other versions of Python.
+    subprocess.run(argv, check=False, stdout=subprocess.DEVNULL)
 
 
 def busybox(root: Path) -> None:
