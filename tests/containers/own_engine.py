@@ -18,7 +18,7 @@ import yaml
 
 from containers.engine import ROOT, NoEngine
 from harness.nats_server import nats_binary
-from real_cluster.images import busybox, pack
+from real_cluster.images import busybox, libraries, pack
 
 FOLDER = ROOT / "build" / "compose"
 COMPOSE = "2.40.3"
@@ -151,13 +151,15 @@ def _shipped(service: str) -> str:
 
 
 def _plain_image(name: str, program: Path, command: str) -> None:
-    """Make an image of a program that needs nothing else."""
-    if _has(name):
-        return
+    """Make an image of a program and the libraries that it is linked with."""
     root = FOLDER / "plain"
     shutil.rmtree(root, ignore_errors=True)
     busybox(root)
     shutil.copy(program, root / "bin" / command)
+    for one in libraries(program):
+        to = root / one.relative_to("/")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(os.path.realpath(one), to)
     pack(root, FOLDER / "plain.tar", name, [command])
     _docker("load", "--quiet", "--input", str(FOLDER / "plain.tar"))
 

@@ -118,7 +118,7 @@ def _python(root: Path, site: str) -> None:
     (home / "lib" / version).mkdir(parents=True)
     (home / "lib" / "python3").symlink_to(version)
     _install(root, site, "--require-hashes", "-r", str(ROOT / "requirements.lock"))
-    for one in {*_libraries(binary, library.rglob("*.so"), (root / site.lstrip("/")).rglob("*.so"))}:
+    for one in {*libraries(binary, library.rglob("*.so"), (root / site.lstrip("/")).rglob("*.so"))}:
         to = root / one.relative_to("/")
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(os.path.realpath(one), to)
@@ -128,8 +128,8 @@ def _python(root: Path, site: str) -> None:
             shutil.copy(name, root / name.lstrip("/"))
 
 
-def _libraries(binary: Path, *more: Iterable[Path]) -> Iterator[Path]:
-    """The shared libraries of the system that these files are linked with."""
+def libraries(binary: Path, *more: Iterable[Path]) -> Iterator[Path]:
+    """Return the shared libraries of the system that these files are linked with."""
     files = [binary, *(one for many in more for one in many)]
     told = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, check=False).stdout
     for path in re.findall(r"(?:=> |^\t)(/\S+) \(0x", told, re.MULTILINE):
