@@ -72,8 +72,9 @@ compat: .venv/.ready-dev $(COMPAT)/.ready ## Compare agents with smolagents' own
 CLIENTS := build/clients-venv
 
 A2A_03 := build/a2a-03-venv
+GENERATED := build/generated-clients
 
-test-clients: .venv/.ready-dev $(CLIENTS)/.ready $(A2A_03)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
+test-clients: .venv/.ready-dev $(CLIENTS)/.ready $(A2A_03)/.ready $(GENERATED)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
 	@$(BIN)/pytest tests/clients $(ARGS)
 
 MEMBERS := build/members-venv
@@ -116,8 +117,9 @@ test-observability: .venv/.ready-dev $(OBSERVABILITY)/.ready ## Trace runs throu
 	@$(BIN)/pytest tests/observability tests/alerts $(ARGS)
 
 OPENAPI := build/openapi-venv
+LINTERS := build/openapi-linters
 
-test-api: .venv/.ready-dev $(OPENAPI)/.ready ## Try the whole HTTP API against its own description (schemathesis, in an environment of its own)
+test-api: .venv/.ready-dev $(OPENAPI)/.ready $(LINTERS)/.ready ## Try the whole HTTP API against its own description (schemathesis, in an environment of its own)
 	@$(BIN)/pytest tests/openapi $(ARGS)
 
 test-alerts: .venv/.ready-dev $(OBSERVABILITY)/.ready ## Set each alert off in a real Prometheus, and see what the dashboard shows (needs Go, Debian: prometheus)
@@ -264,6 +266,13 @@ $(COMPAT)/.ready: tools/compat/requirements.txt
 $(OPENAPI)/.ready: tests/openapi/requirements.txt
 	$(call new-venv)
 
+NPM := npm install --silent --ignore-scripts --no-package-lock --no-audit --no-fund
+
+$(LINTERS)/.ready: tests/openapi/linters.txt
+	@mkdir -p $(@D)
+	@$(NPM) --prefix $(@D) $(shell cat tests/openapi/linters.txt)
+	@touch $@
+
 $(CLIENTS)/.ready: tests/clients/requirements.txt
 	$(call new-venv,)
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) @ag-ui/client@1.0.0; \
@@ -272,6 +281,14 @@ $(CLIENTS)/.ready: tests/clients/requirements.txt
 
 $(A2A_03)/.ready: tests/clients/a2a_03.txt
 	$(call new-venv,)
+
+# Generators of clients from the API's description: that of Python from its own list, those of TypeScript from npm.
+$(GENERATED)/.ready: tests/clients/generated.txt Makefile
+	$(call new-venv,)
+	@if command -v npm >/dev/null; then $(NPM) --prefix $(@D) \
+		openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@22; \
+	else echo "make: no npm here: the client in TypeScript is left out" >&2; fi
+	@touch $@
 
 $(MEMBERS)/.ready: tests/members/requirements.txt
 	$(call new-venv,(some 500 MB))

@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 
 from cadre.adapters.oidc import OidcSettings
-from cadre.settings import AccessSettings, HttpBounds, ModelSettings, Settings
+from cadre.settings import AccessSettings, HttpBounds, ModelSettings, PathSettings, Settings
 from cadre_browser.chromium import BrowserSettings
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.doors.mcp.door import McpSettings
@@ -30,6 +30,7 @@ _STRUCTS: dict[str, list[tuple[type[msgspec.Struct], str]]] = {
     "Every service": [(Settings, "CADRE_"), (HttpBounds, "CADRE_HTTP_"), (ModelSettings, "CADRE_MODEL_")],
     "The gateway": [
         (AccessSettings, "CADRE_"),
+        (PathSettings, "CADRE_"),
         (OidcSettings, "CADRE_OIDC_"),
         (IndexSettings, "CADRE_INDEX_"),
         (TenantsSettings, "CADRE_"),

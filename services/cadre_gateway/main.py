@@ -18,6 +18,7 @@ from cadre.settings import (
     read,
     read_access_settings,
     read_doors,
+    read_gateway_path,
     read_http_bounds,
     read_secret,
     read_settings,
@@ -25,6 +26,7 @@ from cadre.settings import (
 from cadre_gateway.doors.card_settings import read_card_settings
 from cadre_gateway.index.database.settings import read_index_settings
 from cadre_gateway.requests.body import BodyMemory, room_for_bodies
+from cadre_gateway.requests.prefix import below
 from cadre_gateway.tenants import Tenants
 from cadre_gateway.wiring import GatewayOptions, start
 
@@ -54,6 +56,7 @@ def command(
     """Serves runs, their events and the directory of agents and tools over HTTP."""
     try:
         settings = read_settings(host=host, port=port)
+        front = partial(below, read_gateway_path())
         bodies = BodyMemory(room_for_bodies(read_http_bounds().body_bytes))
         folder = read_tenants_folder(tenants, asked=auth is not None or insecure)
         if folder is not None and "synadia" in read_doors():
@@ -62,7 +65,7 @@ def command(
                 " its own gateway"
             )
         if folder is not None:
-            sys.exit(run_serving(Called("gateway"), settings, partial(_tenants, folder, bodies)))
+            sys.exit(run_serving(Called("gateway"), settings, partial(_tenants, folder, bodies), front=front))
         access = read_access_settings(auth="off" if insecure else auth)
         oidc = None
         if "oidc" in access.ways():
@@ -81,7 +84,7 @@ def command(
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
-    sys.exit(run("gateway", settings, partial(start, options)))
+    sys.exit(run("gateway", settings, partial(start, options), front=front))
 
 
 def _tenants(folder: Path, bodies: BodyMemory, process: ServiceProcess) -> Tenants:

@@ -27,7 +27,7 @@ from cadre.deploy.tenants import (
 from cadre.errors import CadreError, NotPermitted, RetryableError, SettingError, SetupError, SpecError
 from cadre.service.health import AsgiApp, Unready, send_problem, with_health
 from cadre.service.served import ServedAccount, ServiceProcess
-from cadre.settings import AccessSettings, Settings
+from cadre.settings import AccessSettings, Settings, read_gateway_path
 from cadre.spec.names import NAME
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -164,7 +164,7 @@ class Tenant:
     def _cards(self) -> CardSettings:
         key = self._folder / CARD_KEY
         return (
-            CardSettings(key=str(key), url=f"https://{self.spec.hosts[0]}")
+            CardSettings(key=str(key), url=f"https://{self.spec.hosts[0]}{read_gateway_path()}")
             if key.exists()
             else CardSettings()
         )

@@ -54,7 +54,7 @@ from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.scheduler import RunStarter
 from cadre_gateway.doors.card_settings import CardSettings
-from cadre_gateway.doors.open_doors import listening_doors, open_doors, routers_of, rules_with
+from cadre_gateway.doors.open_doors import described, listening_doors, open_doors, routers_of, rules_with
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import IndexSettings, open_database
@@ -132,7 +132,9 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
     keeper, rollout_router = _rollouts(platform, index)
     routers += [index_routes.index_router(rebuilder), rollout_router, directory.queue_router(queues)]
-    application = app.build([*routers, *access_routers], feeds, nc, live_spans, door, to_provider)
+    application = app.build(
+        [*routers, *access_routers], feeds, nc, live_spans, door, to_provider, described(open_doors())
+    )
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters
     gateway = GatewayService(

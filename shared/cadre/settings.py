@@ -12,6 +12,7 @@ from msgspec import Meta
 from cadre.errors import SettingError
 from cadre.protocol.nats_addresses import addresses
 from cadre.protocol.topology import DEFAULT_PREFIX
+from cadre.spec.names import checked_path
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
@@ -368,6 +369,22 @@ def read_nats_sync() -> str:
             " 10s or 500ms"
         )
     return text
+
+
+class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings for where the gateway is below its host name: `CADRE_<FIELD>`."""
+
+    gateway_path: str = ""
+    """The path of its host name that the gateway is below, such as `/agents`."""
+
+
+def read_gateway_path() -> str:
+    """Return the prefix of the gateway's paths, without a slash at its end; "" for none. Raises SettingError."""
+    given = read(PathSettings, "CADRE_").gateway_path
+    try:
+        return checked_path(given)
+    except ValueError as error:
+        raise SettingError(f"CADRE_GATEWAY_PATH={given!r}: {error}") from error
 
 
 def read_doors() -> frozenset[str]:

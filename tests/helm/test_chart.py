@@ -119,6 +119,15 @@ def test_doors_lead_to_the_gateway() -> None:
         rendered("gateway.httpRoute.enabled=true")
 
 
+def test_a_gateway_may_be_below_a_path() -> None:
+    manifests = rendered(*ALL, "gateway.path=/agents")
+    [ingress] = of_kind(manifests, "Ingress")
+    assert [path["path"] for path in ingress["spec"]["rules"][0]["http"]["paths"]] == ["/agents"]
+    [route] = of_kind(manifests, "HTTPRoute")
+    assert route["spec"]["rules"][0]["matches"] == [{"path": {"type": "PathPrefix", "value": "/agents"}}]
+    assert values_of_operator(manifests)["gateway"] == {"path": "/agents"}
+
+
 def test_alerts_and_dashboard_are_those_of_the_compose_file() -> None:
     manifests = rendered(*ALL)
     [rules] = of_kind(manifests, "PrometheusRule")

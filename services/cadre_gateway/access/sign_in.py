@@ -16,6 +16,7 @@ from cadre.api.access import MadeKey
 from cadre.errors import ProviderUnavailable
 from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.oidc_tokens import ProviderTokens, refused
+from cadre_gateway.requests.prefix import address
 from cadre_gateway.requests.problems import Problem, unauthorized
 
 CALLBACK = "/auth/callback"
@@ -110,7 +111,7 @@ def as_page(problem: Problem) -> str:
 
     return (
         '<!doctype html><html lang="en"><title>Not signed in</title><h1>Not signed in</h1>'
-        f'<p>{escape(problem.detail)}</p><p><a href="/">Back to the console</a></p></html>'
+        f'<p>{escape(problem.detail)}</p><p><a href="{address("/")}">Back to the console</a></p></html>'
     )
 
 

@@ -24,3 +24,7 @@ class Door(NamedTuple):
     listens: str = ""
     """A function of a `RunService`, an `Access` and a `Platform` that returns a `ListeningDoor`, for a door that is not
     at HTTP."""
+    about: str = ""
+    """What the API's description says of a door at HTTP: which clients come, and at which paths."""
+    specification: str = ""
+    """The URL of the specification that it follows."""

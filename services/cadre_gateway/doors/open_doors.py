@@ -103,6 +103,15 @@ def routers_of(doors: Iterable[Door], runs: RunService, meters: Meters) -> list[
     return found
 
 
+def described(doors: Iterable[Door]) -> list[dict[str, Any]]:
+    """Return a tag of the API's description for each door at HTTP that says what it is."""
+    return [
+        {"name": door.name, "description": door.about, "externalDocs": {"url": door.specification}}
+        for door in doors
+        if door.about and door.specification
+    ]
+
+
 def listening_doors(
     doors: Iterable[Door], runs: RunService, access: Access, platform: Platform
 ) -> list[ListeningDoor]:

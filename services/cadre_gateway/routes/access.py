@@ -16,6 +16,7 @@ from cadre_gateway.access.gate import COOKIE, Access, cookie_of
 from cadre_gateway.access.principal import ANYBODY, Principal, caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.parameters import MAX_SEQ, Moment, bounds, page_of
+from cadre_gateway.requests.prefix import address
 from cadre_gateway.requests.problems import Problem, answer_deadline, as_problem, unauthorized
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.openapi import json_answer
@@ -127,7 +128,8 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
         async with answer_deadline():
             await keys.sign_out(cookie_of(request.headers))
         answer = Response(status_code=204)
-        answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=access.is_https(request))
+        secure = access.is_https(request)
+        answer.delete_cookie(COOKIE, address("/"), httponly=True, samesite="strict", secure=secure)
         return answer
 
     return routes
@@ -140,6 +142,7 @@ def set_cookie(request: Request, answer: Response, made: MadeKey, access: Access
         COOKIE,
         made.token,
         max_age=max(1, int(made.expires_at - made.made_at)),
+        path=address("/"),
         httponly=True,
         samesite="strict",
         secure=access.is_https(request),
@@ -153,7 +156,7 @@ def sign_in_router(ways: SignInWays) -> APIRouter:
     @routes.get("/sign-in", summary="How people may sign in", responses=openapi.answers(SignInWays))
     async def get_sign_in() -> Response:
         """With an API key by `POST /v1/session`, or at an OpenID provider whose page `login` leads to."""
-        return json_answer(ways)
+        return json_answer(msgspec.structs.replace(ways, login=address(ways.login)) if ways.login else ways)
 
     return routes
 
@@ -169,7 +172,7 @@ def provider_router(sign_in: ConsoleSignIn, access: Access) -> APIRouter:
         return "__Host-cadre_sign_in" if access.is_https(request) else "cadre_sign_in"
 
     def origin(request: Request) -> str:
-        return f"{request.url.scheme}://{request.url.netloc}"
+        return f"{request.url.scheme}://{request.url.netloc}{address('')}"
 
     def failed(error: Exception) -> Response:
         problem = as_problem(error)
@@ -179,10 +182,10 @@ def provider_router(sign_in: ConsoleSignIn, access: Access) -> APIRouter:
     async def get_login(request: Request, return_to: str = "/") -> Response:
         try:
             async with answer_deadline():
-                address, cookie = await sign_in.begin(origin(request), return_to)
+                page, cookie = await sign_in.begin(origin(request), return_to)
         except (RetryableError, TimeoutError) as error:
             return failed(error)
-        answer = RedirectResponse(address, 303)
+        answer = RedirectResponse(page, 303)
         # `lax`: it comes along when the provider sends the browser back, which `strict` would not.
         answer.set_cookie(
             cookie_name(request),

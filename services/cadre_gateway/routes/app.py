@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -16,6 +17,7 @@ from cadre.errors import BusUnavailable
 from cadre_gateway.access.gate import Access, Gate
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.parameters import known_parameters, own_origin
+from cadre_gateway.requests.prefix import address
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi, tracing
 from cadre_gateway.streaming.follow import LiveFeeds
@@ -24,16 +26,17 @@ if TYPE_CHECKING:
     from cadre.adapters.otlp import LiveSpans
 
 
-def build(
+def build(  # noqa: PLR0913 - the parts of the application
     routers: Iterable[APIRouter],
     feeds: LiveFeeds,
     nc: NatsClient,
     live_spans: LiveSpans | None,
     access: Access,
     provider_routes: APIRouter | None = None,
+    doors: Sequence[openapi.Tag] = (),
 ) -> FastAPI:
     """Return the application of these routes, behind the gate; those to a provider and back take any parameters. While
-    the gateway drains or is not connected, it answers none of them."""
+    the gateway drains or is not connected, it answers none of them. The description names `doors`."""
 
     async def check_serving() -> None:
         if feeds.draining:
@@ -49,6 +52,7 @@ def build(
         version="1",
         docs_url=None,
         redoc_url=None,
+        root_path_in_servers=False,
         telemetry={
             "tracing": live_spans is not None,
             "tracer_provider": live_spans.provider if live_spans is not None else None,
@@ -66,7 +70,8 @@ def build(
         app.include_router(provider_routes, dependencies=[Depends(own_origin), Depends(check_serving)])
     # Needs no NATS: the page itself says what the gateway answers meanwhile.
     app.include_router(console_router(), dependencies=[Depends(own_origin), Depends(known_parameters)])
-    openapi.describe(app)
+    asks = access.keys is not None
+    openapi.describe(app, access.rules, doors, asks_who_calls=asks)
     app.add_middleware(Gate, access=access)
     return app
 
@@ -111,6 +116,8 @@ def console_router() -> APIRouter:
         asset = assets.get(path)
         if asset is None:
             raise Problem(404, "not-found", f"the console has no file {path!r}: its page is at /")
+        if path == _PAGE:
+            asset = page_below(address(""), asset)
         headers = {**_HEADERS, "ETag": asset.etag}
         if asset.etag in (tag.strip().removeprefix("W/") for tag in if_none_match.split(",")):
             return Response(status_code=304, headers=headers)
@@ -128,6 +135,16 @@ class Asset(NamedTuple):
     """Quoted, as the header has it: a digest of the file."""
 
 
+@functools.lru_cache(maxsize=4)
+def page_below(prefix: str, page: Asset) -> Asset:
+    """Return the page with its links below the prefix, which its scripts read as well."""
+    text = page.data.decode().replace('="/console/', f'="{prefix}/console/')
+    return _asset(
+        text.replace('name="cadre-path" content=""', f'name="cadre-path" content="{prefix}"').encode(),
+        page.media_type,
+    )
+
+
 def load_assets() -> dict[str, Asset]:
     """Return all files of the console by their path below `web`."""
     return dict(_assets(files("cadre_gateway.console") / "web", ""))
@@ -140,6 +157,9 @@ def _assets(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
         if entry.is_dir():
             found += _assets(entry, path + "/")
         elif (media_type := _MEDIA_TYPES.get(entry.name.rpartition(".")[2])) is not None:
-            data = entry.read_bytes()
-            found.append((path, Asset(data, media_type, f'"{hashlib.sha256(data).hexdigest()[:32]}"')))
+            found.append((path, _asset(entry.read_bytes(), media_type)))
     return found
+
+
+def _asset(data: bytes, media_type: str) -> Asset:
+    return Asset(data, media_type, f'"{hashlib.sha256(data).hexdigest()[:32]}"')

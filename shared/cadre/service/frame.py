@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from cadre.delivery import codec
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.service.forked_children import cut_off_children
-from cadre.service.health import Unready, problem_document, with_health
+from cadre.service.health import AsgiApp, Unready, problem_document, with_health
 from cadre.service.metrics import Measuring
 from cadre.service.platform import Start
 from cadre.service.served import CLOSE_WITHIN, ServedAccount, ServiceProcess, Serving
@@ -80,14 +80,34 @@ class Called(NamedTuple):
         return "agents" if self.agents else self.name
 
 
-def run(name: str, settings: Settings, start: Start, agents: Sequence[str] = ()) -> int:
+def _as_it_is(app: AsgiApp) -> AsgiApp:
+    return app
+
+
+def run(
+    name: str,
+    settings: Settings,
+    start: Start,
+    agents: Sequence[str] = (),
+    *,
+    front: Callable[[AsgiApp], AsgiApp] = _as_it_is,
+) -> int:
     """Run a service on the account of its settings until it is stopped; return the exit status. `agents` are
-    those that it hosts."""
-    return run_serving(Called(name, agents), settings, lambda process: ServedAccount(process, start))
+    those that it hosts; `front` returns what requests come to first."""
+    return run_serving(
+        Called(name, agents), settings, lambda process: ServedAccount(process, start), front=front
+    )
 
 
-def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:
-    """Run what `serve` makes until it is stopped; return the exit status."""
+def run_serving(
+    called: Called,
+    settings: Settings,
+    serve: Callable[[ServiceProcess], Serving],
+    *,
+    front: Callable[[AsgiApp], AsgiApp] = _as_it_is,
+) -> int:
+    """Run what `serve` makes until it is stopped; return the exit status. `front` returns what requests come to
+    first."""
     configure_logging(called.service, settings.instance_name(), settings.log_level, settings.log_format)
     log_stdout_too()
     try:
@@ -96,7 +116,7 @@ def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProc
         cut_off_children()
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(called, settings, metrics, serve, listener, bounds))
+            return runner.run(_serve(called, settings, metrics, serve, front, listener, bounds))
     except CadreError as error:
         # One line in the form of all errors of the command line, for users who started it from there.
         cannot = "go on" if isinstance(error, ConnectionGivenUp | HttpServerEnded) else "start"
@@ -132,18 +152,18 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0913 - a process has so many parts
     called: Called,
     settings: Settings,
     metrics: MetricsSettings,
     serve: Callable[[ServiceProcess], Serving],
+    front: Callable[[AsgiApp], AsgiApp],
     listener: socket.socket,
     bounds: HttpBounds,
 ) -> int:
     name, agents = called
     stop, given_up = _stop_on_signals(), list[str]()
-    host, port = listener.getsockname()[:2]
-    health_url = f"http://{host}:{port}"
+    health_url = "http://{}:{}".format(*listener.getsockname()[:2])
 
     def give_up(reason: str) -> None:
         given_up.append(reason)
@@ -158,7 +178,7 @@ async def _serve(
     def unready() -> Unready | None:
         return Unready("draining", "draining") if is_draining else serving.unready()
 
-    app = serving.front(with_health(serving.dispatch, unready, serving.about, measuring.answer))
+    app = front(serving.front(with_health(serving.dispatch, unready, serving.about, measuring.answer)))
     server = HttpServer(
         uvicorn.Config(
             app,

@@ -36,3 +36,20 @@ def check_bounds(agent: str, bounds: Iterable[Bound]) -> None:
 
 
 FINAL_ANSWER = "final_answer"
+
+
+_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
+_OWN_PATHS = frozenset(
+    {"v1", "a2a", "agui", "mcp", "auth", "console", "healthz", "readyz", "metrics", "openapi.json"}
+)
+"""First segments of the gateway's own paths, which what is left of a path without its prefix must not look like."""
+
+
+def checked_path(given: str) -> str:
+    """Return a path for the gateway to be below, without a slash at its end; "" for none. Raises ValueError."""
+    path = given.rstrip("/")
+    if path and not _PATH.fullmatch(path):
+        raise ValueError("write a path such as /agents, of letters, digits, '.', '_', '~' and '-'")
+    if path and path.split("/")[1] in _OWN_PATHS:
+        raise ValueError("the gateway has paths that begin so: choose another one")
+    return path

@@ -26,6 +26,13 @@ def test_null_takes_away_what_a_default_says() -> None:
     assert whole["terminationGracePeriodSeconds"] == 50
 
 
+def test_a_gateway_below_a_path_is_probed_where_it_listens() -> None:
+    manifests = rendered({"gateway": {"path": "/agents"}})
+    assert env_of(manifests, "Deployment/gateway")["CADRE_GATEWAY_PATH"] == "/agents"
+    (main,) = pod_of(manifests, "Deployment/gateway")["containers"]
+    assert main["readinessProbe"]["httpGet"]["path"] == "/readyz/self"
+
+
 @pytest.mark.parametrize(
     ("layer", "told"),
     [
@@ -35,6 +42,8 @@ def test_null_takes_away_what_a_default_says() -> None:
         ({"instance": "a" * 53}, "at most 52"),
         ({"image": ""}, "image: '': name an image"),
         ({"gateway": {"secret": ""}}, "gateway.secret: name the Secret"),
+        ({"gateway": {"path": "agents"}}, "gateway.path: 'agents'"),
+        ({"gateway": {"path": "/v1/x"}}, "gateway.path: '/v1/x'"),
         ({"memory": {"storage": {"size": "much"}}}, "memory.storage.size: 'much'"),
         ({"memory": {"engine": "chroma"}}, "memory.engine"),
         (

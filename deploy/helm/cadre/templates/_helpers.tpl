@@ -24,6 +24,9 @@
 {{- with .Values.gateway.existingSecret -}}
 {{- $_ := set $values "gateway" (merge (dict "secret" .) ($values.gateway | default dict)) -}}
 {{- end -}}
+{{- with .Values.gateway.path -}}
+{{- $_ := set $values "gateway" (merge (dict "path" .) ($values.gateway | default dict)) -}}
+{{- end -}}
 {{- with .Values.global.imagePullSecrets -}}
 {{- $all := get ($values.workloads | default dict) "*" | default dict -}}
 {{- $pod := merge ($all.pod | default dict) (dict "imagePullSecrets" .) -}}

@@ -6,6 +6,8 @@ from cadre_gateway.doors.declaration import Door
 DOOR = Door(
     name="a2a",
     router="cadre_gateway.doors.a2a.door:router",
+    about="Agents for A2A's clients: cards at /a2a, each agent at /a2a/{agent}",
+    specification="https://a2a-protocol.org/latest/specification/",
     # What the body names is held to the caller by the door, which asks for it by id.
     rules=(
         *rules_of_path("/.well-known/agent-card.json", "none", get="read"),

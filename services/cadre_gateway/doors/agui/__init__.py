@@ -6,6 +6,8 @@ from cadre_gateway.doors.declaration import Door
 DOOR = Door(
     name="agui",
     router="cadre_gateway.doors.agui.door:router",
+    about="Agents for user interfaces: POST /agui/{agent}",
+    specification="https://docs.ag-ui.com/",
     rules=rules_of_path("/agui/{agent}", "handler", post="act"),
     actions={"POST /agui/{agent}": "chat.turn"},
 )

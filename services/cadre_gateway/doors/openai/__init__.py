@@ -6,6 +6,8 @@ from cadre_gateway.doors.declaration import Door
 DOOR = Door(
     name="openai",
     router="cadre_gateway.doors.openai.door:router",
+    about="Agents as models of OpenAI's protocols: /v1/models, /v1/chat/completions, /v1/responses",
+    specification="https://platform.openai.com/docs/api-reference",
     # What the body names is held to the caller by the door, which asks for it by id.
     rules=(
         *rules_of_path("/v1/models", "none", get="read"),

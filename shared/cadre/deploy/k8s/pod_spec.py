@@ -192,6 +192,7 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
             secrets["CADRE_INDEX_URL"] = f"{values.index.secret}/CADRE_INDEX_URL"
         else:
             plain["CADRE_INDEX_URL"] = f"sqlite://{INDEX}/runs.db"
+        plain |= _non_empty(CADRE_GATEWAY_PATH=values.gateway.path)
         # It is reachable from outside its pod: callers authenticate, the first one with the administrator's key.
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):

@@ -16,7 +16,7 @@ from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import NAME, merged
 from cadre.errors import SpecError
 from cadre.spec.model import Price
-from cadre.spec.names import check_name
+from cadre.spec.names import check_name, checked_path
 from cadre.spec.prices import check_prices
 from cadre.spec.yaml_file import parse_yaml
 from cadre.structs import misfit_of
@@ -219,11 +219,13 @@ class MemoryService(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class GatewayAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The credentials of the gateway and of its administrator."""
+    """The credentials of the gateway and of its administrator, and where it is reached."""
 
     secret: str = GATEWAY_SECRET
     """Secret with the keys CADRE_ADMIN_KEY and CADRE_OIDC_CLIENT_SECRET, as the gateway needs them. The operator makes
     one of the default name."""
+    path: str = ""
+    """The path of its host name that it is below, such as `/agents`."""
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -316,6 +318,10 @@ def _check_names(values: Values) -> None:
             raise SpecError(f"{key}: {name!r}: a namespace has 1 to 63 of the letters a-z, digits and '-'")
     if not values.gateway.secret:
         raise SpecError("gateway.secret: name the Secret that has CADRE_ADMIN_KEY")
+    try:
+        checked_path(values.gateway.path)
+    except ValueError as error:
+        raise SpecError(f"gateway.path: {values.gateway.path!r}: {error}") from error
     storage = values.memory_service.storage
     if not _QUANTITY.fullmatch(storage.size):
         raise SpecError(f"memory.storage.size: {storage.size!r}: write a size, as in 10Gi")

@@ -11,6 +11,11 @@ export class ApiError extends Error {
   }
 }
 
+const PATH = globalThis.document?.querySelector('meta[name="cadre-path"]')?.content ?? "";
+
+/** The URL of a path of the gateway, which may be below a prefix. */
+export const urlOf = (path) => PATH + path;
+
 /** The event by which the page is told that the gateway wants to know who asks. */
 export const UNAUTHORIZED = "cadre-unauthorized";
 
@@ -23,7 +28,7 @@ export async function request(method, path, body, signal, headers = {}) {
   }
   let answer;
   try {
-    answer = await fetch(path, options);
+    answer = await fetch(urlOf(path), options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "unreachable", "the gateway does not answer");

@@ -1,7 +1,7 @@
 // Follows the rows of a run to its end, across lost connections and restarts of the gateway.
 
 import { parseJson } from "../exact_json.js";
-import { ApiError, UNAUTHORIZED, withQuery } from "./api.js";
+import { ApiError, UNAUTHORIZED, urlOf, withQuery } from "./api.js";
 import { readEvent, SseParser } from "./sse.js";
 
 const FIRST_PAUSE_MS = 500;
@@ -31,7 +31,7 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
     let reason = "";
     let silence = setTimeout(() => mine.abort(), SILENT_MS);
     try {
-      const answer = await fetch(withQuery(`${path}/events`, { view: "rows", after: last }), { signal: mine.signal, headers: { Accept: "text/event-stream" } });
+      const answer = await fetch(urlOf(withQuery(`${path}/events`, { view: "rows", after: last })), { signal: mine.signal, headers: { Accept: "text/event-stream" } });
       if (!answer.ok) {
         reason = await refused(answer);
         return;

@@ -1,7 +1,7 @@
 // What is in one row of the tree: a run, a step, a model's answer, a call, a piece of work or a note. What the
 // gateway has said of it is shown at once; the events that made it have the rest, and are asked for.
 
-import { blobPath, eventsOf, get, runPath, withQuery } from "../http/api.js";
+import { blobPath, eventsOf, get, runPath, urlOf, withQuery } from "../http/api.js";
 import { isOver, numberOf, rowsBelow, stateOf } from "../state/run_tree.js";
 import { showChanges, showDecided } from "../view/changes.js";
 import { decisionForm } from "../view/decision_form.js";
@@ -189,7 +189,7 @@ export class RowDetail {
       asked && decided?.arguments && block("What a person changed", showChanges(asked.arguments, decided.arguments)),
       asked && decided?.edits?.length > 0 && block("What a person changed", showDecided(asked, decided)),
       row.state === "ok" && block("Output", showValue(ended ? ended.output : row.result)),
-      ended?.blob && h("p", null, h("a", { href: blobPath(ended.blob, `${row.name}.txt`), download: "" }, "The whole output")),
+      ended?.blob && h("p", null, h("a", { href: urlOf(blobPath(ended.blob, `${row.name}.txt`)), download: "" }, "The whole output")),
       ended?.files?.length > 0 && block("Files", ended.files.map(showFile)),
     ];
   }

@@ -1,7 +1,7 @@
 // One run, live or past: the tree of all runs below it with the time that each part took, and what is in each part.
 
 import { parseWritten, writeJson } from "../exact_json.js";
-import { eventsOf, get, post, runPath, withQuery } from "../http/api.js";
+import { eventsOf, get, post, runPath, urlOf, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import {
   emptyTree, faultLines, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
@@ -125,7 +125,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       sum.runs > 1 && `${sum.runs} runs`, `${sum.calls} model calls`,
       model && `model ${model}`, clock(root.began_at),
       parent && h("a", { href: `#/run/${encodeURIComponent(parent)}` }, "run above"),
-      h("a", { href: `${runPath(id)}/trace?format=html`, target: "_blank", rel: "noopener" }, "trace"),
+      h("a", { href: urlOf(`${runPath(id)}/trace?format=html`), target: "_blank", rel: "noopener" }, "trace"),
       dashboard && h("a", { href: dashboard, target: "_blank", rel: "noopener" }, "in the tracing dashboard"),
       !isOver(root) && h("span", { class: link === "live" ? "live" : "bad", role: "status" }, linkText),
     ].filter(Boolean);

@@ -1,7 +1,7 @@
 // Whether this gateway is well, and whether the machines' clocks agree.
 
 import { parseJson } from "../exact_json.js";
-import { get } from "../http/api.js";
+import { get, urlOf } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { alert, badge, fill, h, table } from "../view/element.js";
 import { relative } from "../view/format.js";
@@ -11,10 +11,10 @@ export function systemPage(main) {
   const state = h("div", null);
   const processes = h("div", null);
   fill(main, h("h1", null, "System"), state, h("h2", null, "Processes"), processes,
-    h("p", { class: "hint" }, "More is found out by ", h("code", null, "cadre doctor"), "; the API is described at ", h("a", { href: "/openapi.json" }, "/openapi.json"), "."));
+    h("p", { class: "hint" }, "More is found out by ", h("code", null, "cadre doctor"), "; the API is described at ", h("a", { href: urlOf("/openapi.json") }, "/openapi.json"), "."));
 
   return poll(5, async (signal) => {
-    const answer = await fetch("/readyz", { signal });
+    const answer = await fetch(urlOf("/readyz"), { signal });
     const ready = await answer.text().then(parseJson).catch(() => ({}));
     fill(state, answer.ok ? h("p", null, badge("ok", "ready"), " this gateway answers; ", ready.index ?? "it has read all journals")
       : alert(`this gateway is not ready: ${ready.missing ?? `status ${answer.status}`}`));

@@ -1,7 +1,7 @@
 // Any JSON value as elements: tables where it is tabular, files and images by their blobs, else text.
 
 import { isContainer, isObject, parseWritten, writeJson } from "../exact_json.js";
-import { blobPath } from "../http/api.js";
+import { blobPath, urlOf } from "../http/api.js";
 import { bytes } from "./format.js";
 import { h, table } from "./element.js";
 
@@ -54,14 +54,14 @@ function showList(list, depth) {
 export function showFile(file) {
   const name = file.name || file.path || "file";
   const path = blobPath(file.ref ?? "", name, file.media_type ?? "");
-  const link = h("a", { href: path, download: name }, `${name}${file.size ? ` (${bytes(file.size)})` : ""}`);
+  const link = h("a", { href: urlOf(path), download: name }, `${name}${file.size ? ` (${bytes(file.size)})` : ""}`);
   if (!IMAGES.includes(file.media_type)) return link;
-  return h("figure", null, h("img", { src: path, alt: name, loading: "lazy" }), h("figcaption", null, link));
+  return h("figure", null, h("img", { src: urlOf(path), alt: name, loading: "lazy" }), h("figcaption", null, link));
 }
 
 /** An image of a task: `blob:` reference, `data:` URL, or a link elsewhere, which the page does not load. */
 export function showImage(url) {
-  if (url.startsWith("blob:")) return h("img", { src: blobPath(url), alt: "image of the task", loading: "lazy" });
+  if (url.startsWith("blob:")) return h("img", { src: urlOf(blobPath(url)), alt: "image of the task", loading: "lazy" });
   if (/^data:image\/(png|jpeg|gif|webp);base64,/.test(url)) return h("img", { src: url, alt: "image of the task" });
   return h("code", null, url);
 }
