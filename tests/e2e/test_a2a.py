@@ -314,6 +314,11 @@ def test_other_versions_and_agents_are_refused(gateway: Gateway) -> None:
     old = call(gateway, "host", "SendMessage", message("Hi"), headers={"A2A-Version": "7.0"})
     assert old["error"]["code"] == -32009
     assert code_of(gateway, "nobody", "SendMessage", message("Hi")) == -32602
+    body = {"jsonrpc": "2.0", "id": 7, "method": "SendMessage", "params": message("Hi")}
+    asked = gateway.request("POST", "/a2a/host", json=body, params={"A2A-Version": "7.0"})
+    assert asked.json()["error"]["code"] == -32009
+    listed = gateway.request("GET", "/a2a/host/tasks", params={"A2A-Version": "1.0", "pageSize": "1"})
+    assert listed.status_code == 200, listed.text
     patched = call(gateway, "host", "SendMessage", message("Hi"), headers={"A2A-Version": "1.0.7"})
     task = patched["result"]["task"]["id"]
     assert code_of(gateway, "clerk", "GetTask", {"id": task}) == -32001

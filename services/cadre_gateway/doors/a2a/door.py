@@ -10,14 +10,22 @@ from email.utils import formatdate
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from cadre.protocol.a2a_03 import METHODS, artifact_to_03, message_from_03, status_to_03, task_to_03
 from cadre.protocol.cards import AgentCard
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a.card import KEYS, card_of_agent, for_older_clients, signer_of
-from cadre_gateway.doors.a2a.methods import AgentTasks, Messages, TaskWatch, check_version, perform
+from cadre_gateway.doors.a2a.methods import (
+    VERSION,
+    AgentTasks,
+    Messages,
+    TaskWatch,
+    check_version,
+    perform,
+    version_of,
+)
 from cadre_gateway.doors.a2a.objects import SUBMITTED, WORKING, Json, RpcCall
 from cadre_gateway.doors.answers import count_request, json_answer
 from cadre_gateway.doors.following import Answers
@@ -343,9 +351,13 @@ def _kept(request: Request, about: Json, value: Json, since: float = 0.0) -> Res
     return answer
 
 
+async def _version(version: Annotated[str, Query(alias=VERSION)] = "") -> None:
+    """Let each route take the version as a parameter, which the protocol has in place of the header."""
+
+
 def router(runs: RunService) -> APIRouter:
     """Return the routes of the door. A2A's own specification describes them, so the gateway's leaves them out."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False, dependencies=[Depends(_version)])
     answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
     watch = TaskWatch(runs.pushes, answers)
     runs.pushes.body = watch.body
@@ -377,7 +389,7 @@ def router(runs: RunService) -> APIRouter:
     async def get_card(agent: str, request: Request) -> Response:
         found = card(agent, request)
         # A signature is about version 1.0: its clients leave out what they do not know, and would find it broken.
-        is_older = signer is None and not request.headers.get("a2a-version", "").startswith("1.")
+        is_older = signer is None and not version_of(request).startswith("1.")
         older = for_older_clients(found, found["supportedInterfaces"][0]["url"])
         return _kept(request, found, older if is_older else signed(found), begun(agent))
 

@@ -290,14 +290,21 @@ _PARAMS: dict[str, type[msgspec.Struct]] = {
     "ListTaskPushNotificationConfigs": PushTask,
     "DeleteTaskPushNotificationConfig": PushParams,
 }
+VERSION = "A2A-Version"
+
 _REFUSED = {
     "GetExtendedAgentCard": ("no-extended-card", "there is one card for everybody"),
 }
 
 
+def version_of(request: Request) -> str:
+    """Return the version that the request names, in a header or as a parameter; "" where it names none."""
+    return request.headers.get(VERSION) or request.query_params.get(VERSION, "")
+
+
 def check_version(request: Request) -> None:
     """Raise a problem for a version of the protocol that is not spoken here."""
-    version = request.headers.get("a2a-version") or VERSIONS[0]
+    version = version_of(request) or VERSIONS[0]
     if not any(same_minor(version, spoken) for spoken in VERSIONS):
         raise Problem(
             400, "unknown-version", f"A2A-Version {version!r}: this agent speaks {', '.join(VERSIONS)}"
