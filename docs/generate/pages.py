@@ -14,6 +14,7 @@ from generate import (
     endpoint_answers,
     metrics,
     names,
+    offered_tools,
     prompt_templates,
     release,
     rooms,
@@ -48,7 +49,11 @@ def pages() -> dict[Path, str]:
             "alerts": lambda: alerts.table("alerts.yml"),
             "alerts of Kubernetes": lambda: alerts.table("kubernetes-alerts.yml"),
         },
-        DOCS / "tools.md": {"types": tool_types.table},
+        DOCS / "tools.md": {
+            "types": tool_types.table,
+            "standard tools": partial(offered_tools.table, "cadre_standard_tools"),
+            "tools of the browser": partial(offered_tools.table, "cadre_browser"),
+        },
         DOCS / "python.md": {
             "event classes": names.event_classes,
             **{
