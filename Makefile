@@ -273,10 +273,11 @@ $(LINTERS)/.ready: tests/openapi/linters.txt
 	@$(NPM) --prefix $(@D) $(shell cat tests/openapi/linters.txt)
 	@touch $@
 
-$(CLIENTS)/.ready: tests/clients/requirements.txt
+$(CLIENTS)/.ready: tests/clients/requirements.txt tests/clients/requirements-instructor.txt tests/clients/package.json
 	$(call new-venv,)
-	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) @ag-ui/client@1.0.0; \
-	else echo "make: no npm here: the client of AG-UI is left out" >&2; fi
+	@$(@D)/bin/python -m venv --clear $(@D)/instructor && $(@D)/instructor/bin/python -m pip install --quiet -r tests/clients/requirements-instructor.txt
+	@if command -v npm >/dev/null; then cp tests/clients/package.json $(@D)/ && npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D); \
+	else echo "make: no npm here: the clients for Node.js are left out" >&2; fi
 	@touch $@
 
 $(A2A_03)/.ready: tests/clients/a2a_03.txt

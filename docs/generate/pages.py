@@ -62,6 +62,7 @@ def pages() -> dict[Path, str]:
             },
         },
         DOCS / "access.md": {"routes and rights": tables.rights},
+        DOCS / "clients.md": {"clients": tables.clients},
         DOCS / "http-api.md": {
             **shapes.blocks(),
             "event names": tables.event_names,

@@ -1,6 +1,8 @@
 """The tables of the protocol page: subjects, messages, events."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +13,8 @@ from cadre_gateway.doors.open_doors import rules_with
 from cadre_gateway.requests.problems import TITLES
 from generate.channels import CHANNELS, OPERATIONS
 from generate.schemas import MESSAGES, tag_of
+
+_SEEN = Path(__file__).parents[2] / "tests" / "clients" / "seen.json"
 
 
 def subjects() -> str:
@@ -59,6 +63,17 @@ def _codes(meanings: Mapping[Any, str]) -> str:
     return "\n".join(
         ["| `code` | when |", "|---|---|", *(f"| `{c}` | {text} |" for c, text in meanings.items())]
     )
+
+
+def clients() -> str:
+    """What the suite of clients has last seen: see tests/clients/conftest.py."""
+    rows = ["| client | version | for | door | seen to work |", "|---|---|---|---|---|"]
+    for one in json.loads(_SEEN.read_text()):
+        language = "Node.js" if one["package"].startswith("npm:") else "Python"
+        name = one["package"].removeprefix("npm:").removesuffix("-0")
+        doors, shows = ", ".join(one["doors"]), ", ".join(one["shows"])
+        rows.append(f"| `{name}` | {one['version']} | {language} | {doors} | {shows} |")
+    return "\n".join(rows)
 
 
 _SCOPES = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from clients.test_frameworks import PYTHON
+from clients.versions import PYTHON
 from harness.http_line import HttpLine
 from harness.nats_server import free_port
 from harness.patience import eventually, patience
