@@ -88,6 +88,7 @@ def _schema() -> dict[str, Any]:
             "qdrant": _server(),
             "gateway": _object(
                 existingSecret=_TEXT,
+                path=_TEXT,
                 ingress=_object(
                     enabled={"type": "boolean"},
                     className={"type": "string"},
