@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { emptyTree, markOf, rootOf, rowTimes, stateOf, takeEvents, totals, visibleRows } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { emptyTree, heldBelow, markOf, rootOf, rowTimes, stateOf, takeEvents, totals, visibleRows } from "../../services/cadre_gateway/console/web/state/run_tree.js";
 import { errorText } from "../../services/cadre_gateway/console/web/view/format.js";
 import { call, delta, model, rows, run, step } from "./story.mjs";
 
@@ -73,4 +73,21 @@ test("an error of a call is told without the call", () => {
   assert.equal(text("no column"), "no column");
   assert.equal(errorText({ type: "AgentError", message: "no" }), "AgentError: no");
   assert.equal(errorText(null), "");
+});
+
+test("minor notes are folded in one row at the end of their step", () => {
+  const note = (index, fields = {}) => ({ ...call("a1", 1, index), key: `note:a1:11.${index + 1}`, kind: "note", state: "ok", ended_at: 2, ...fields });
+  const tree = after(rows(run("a1"), step("a1", 1), note(0, { is_minor: true }), note(1), note(2, { is_minor: true }), call("a1", 1, 3)));
+  const folded = [[0, "run:a1"], [1, "step:a1:1"], [2, "note:a1:11.2"], [2, "call:a1_1_3"], [2, "events:step:a1:1"]];
+  assert.deepEqual(keys(tree), folded);
+  assert.equal(visibleRows(tree, new Map()).at(-1).row.name, "2 events");
+  assert.deepEqual(keys(tree, new Map([["events:step:a1:1", true]])), [...folded, [3, "note:a1:11.1"], [3, "note:a1:11.3"]]);
+});
+
+test("a run whose member waits for a person is marked so, and so is the step that asked the member", () => {
+  const tree = after(rows(run("a1"), step("a1", 1), call("a1", 1, 0), run("a1_1_0"), step("a1_1_0", 1), call("a1_1_0", 1, 0, { state: "held" })));
+  for (const key of ["run:a1", "step:a1:1", "run:a1_1_0", "step:a1_1_0:1"]) assert.equal(markOf(tree, tree.rows.get(key)), "held", key);
+  assert.equal(heldBelow(tree, rootOf(tree)).key, "call:a1_1_0_1_0");
+  takeEvents(tree, [rows(call("a1_1_0", 1, 0, { state: "ok", ended_at: 9 }))]);
+  assert.equal(markOf(tree, rootOf(tree)), "open");
 });

@@ -8,11 +8,12 @@ import pytest
 from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.journal.steps import Memory
 from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.kinds.plan.records import PlanMade, PlanStepStarted
 from cadre.kinds.plan.section import PlanStep
 from cadre.loop.redecide import Journaled
-from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo, Fork
 from cadre.views.rows import MAX_CHARS, Row, call_key, run_key
 from cadre.views.story import NOTHING, Story
 from journals import kept
@@ -44,6 +45,13 @@ def check_rows(story: Story) -> None:
         assert bool(row.ended_at) == (row.state in ("ok", "failed", "dropped"))
         if row.kind != "run":
             assert not rows[run_key(row.run)].ended_at or row.ended_at
+        if row.kind == "note":
+            # What is not folded is a sentence, not the event's fields.
+            assert row.is_minor or not row.brief.startswith("{"), row.name
+    steps = {(row.run, row.key.rpartition(":")[2]): row for row in rows.values() if row.kind == "step"}
+    assert all(
+        row.ended_at or (run, "1") not in steps for (run, number), row in steps.items() if number == "0"
+    )
     held = {row.key for row in rows.values() if row.state == "held"}
     waiting = {call_key(call) for calls in story.pending.values() for call in calls}
     assert held <= waiting
@@ -198,3 +206,29 @@ def test_what_is_below_a_run_ends_with_it() -> None:
     assert {row.state for row in rows.values()} == {"dropped"}
     assert all(row.ended_at == 13.0 for row in rows.values())
     assert rows["run:a1_1_0"].parent == "call:a1_1_0"
+
+
+def test_a_step_that_was_cancelled_is_not_one_that_succeeded() -> None:
+    events = [accepted("a1"), called(1), ev.CancelRequested(reason="enough"), ev.StepFinished(step=1)]
+    assert rows_of(entry("a1", 1, 1.0, *events))["step:a1:1"].state == "dropped"
+
+
+def test_a_run_says_which_one_it_was_forked_from() -> None:
+    facts = rows_of(entry("a1", 1, 1.0, accepted("a1", forks=Fork(run="f", at=3))))[run_key("a1")].facts
+    assert facts is not None
+    assert facts.forks == Fork(run="f", at=3)
+
+
+def test_what_is_recalled_is_counted_and_the_question_is_minor() -> None:
+    memory = Memory(text="likes tea", agent="a", at=0.0, scope="user", run="r")
+    events = [
+        accepted("a1"),
+        ev.MemoryAsked(call="a1_0_0", query="tea?", count=3),
+        ev.MemoryRecalled(call="a1_0_0", memories=[memory]),
+        called(1),
+    ]
+    rows = rows_of(entry("a1", 1, 1.0, *events))
+    asked, recalled = (row for row in rows.values() if row.kind == "note")
+    assert (asked.is_minor, recalled.is_minor) == (True, False)
+    assert recalled.brief.split()[1] == "1"
+    assert rows["step:a1:0"].state == "ok"

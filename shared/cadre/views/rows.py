@@ -12,7 +12,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.parts import JournalEvent, PieceOfWork
 from cadre.journal.run import SUMMARY
 from cadre.protocol.codes import ErrorInfo
-from cadre.protocol.messages import RunState
+from cadre.protocol.messages import Fork, RunState
 from cadre.protocol.topology import is_within
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import declared_kinds, once
@@ -47,6 +47,8 @@ class RunFacts(msgspec.Struct, omit_defaults=True):
     max_steps: int | None = None
     model: str = ""
     """The name under which its model last answered."""
+    forks: Fork | None = None
+    """The run whose first steps it took over."""
     missing: list[str] = []
     """The tools and agents that it wants and no live service offers, and how to start them: a line each."""
     cancelling: bool = False
@@ -97,6 +99,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The error: `Type: message`, of a call only the message."""
     lines: Sequence[str] = ()
     """Of a run: what the latest event of its kind's own means; of a note: what it means."""
+    is_minor: bool = False
+    """Of a note: it says nothing that other rows do not; a reader may fold it."""
     facts: RunFacts | None = None
     asked_for: AskedFor | None = None
     """Of a model."""
@@ -249,6 +253,9 @@ class Rows:
         key = f"step:{node.row.run}:{number}"
         row = self.rows.get(key) or self._changed.get(key)
         if row is None:
+            before = self.rows.get(f"step:{node.row.run}:0")
+            if number and before is not None and not before.ended_at:
+                self._close(node, before, "ok")
             row = Row(
                 key=key,
                 parent=node.row.key,
@@ -261,7 +268,9 @@ class Rows:
             self._put(node, row)
         return row
 
-    def _note(self, node: Node, event: JournalEvent, text: str, lines: Sequence[str] = ()) -> None:
+    def _note(
+        self, node: Node, event: JournalEvent, text: str, lines: Sequence[str] = (), *, is_minor: bool = False
+    ) -> None:
         step = getattr(event, "step", None)
         row = Row(
             key=f"note:{node.row.run}:{self._n}.{self._place}",
@@ -275,6 +284,7 @@ class Rows:
             ended_at=self.at,
             brief=brief(text, MAX_CHARS),
             lines=[brief(line, MAX_CHARS) for line in lines[:_MAX_LINES]],
+            is_minor=is_minor,
         )
         self._put(node, row)
 
@@ -291,7 +301,7 @@ class Rows:
         for one in work:
             self._work(node, one)
         if not work:
-            self._note(node, event, "; ".join(lines) or _fields(event), lines)
+            self._note(node, event, "; ".join(lines) or _fields(event), lines, is_minor=not lines)
 
     def _work(self, node: Node, work: PieceOfWork) -> None:
         if work.replaces:
@@ -336,7 +346,7 @@ class Rows:
         row.asked_at, row.began_at = min(task.at, self.at), self.at
         self._cite(row)
         node.tools = frozenset((*event.spec.tools, *event.spec.checks))
-        facts.max_steps = task.max_steps or event.spec.limits.max_steps
+        facts.max_steps, facts.forks = task.max_steps or event.spec.limits.max_steps, task.forks
 
     def toolset(self, node: Node, event: ev.ToolsetChanged) -> None:
         tools = [name for name in event.missing if name in node.tools]
@@ -516,7 +526,28 @@ class Rows:
         node.row.words, node.row.remark = "", _error_brief(event.error)
         row = self._step(node, event.step)
         row.error = _error_brief(event.error)
-        self._close(node, row, "failed" if event.error is not None else "ok")
+        ended: RowState = (
+            "failed" if event.error is not None else "dropped" if node.facts.cancelling else "ok"
+        )
+        self._close(node, row, ended)
+
+    def ask_memory(self, node: Node, event: ev.MemoryAsked) -> None:
+        self._note(node, event, f"searches its memory for {event.query}", is_minor=True)
+
+    def recall(self, node: Node, event: ev.MemoryRecalled) -> None:
+        found = len(event.memories)
+        text = f"recalls {found} {'memory' if found == 1 else 'memories'}" if found else "recalls nothing"
+        why = error_text(event.error) or event.degraded
+        self._note(node, event, f"{text}: {why}" if why else text, is_minor=not found and not why)
+
+    def plan_tools(self, node: Node, event: ev.ToolsPlanned) -> None:
+        self._note(node, event, f"may call {', '.join(event.tools) or 'nothing'}", is_minor=True)
+
+    def edit(self, node: Node, event: ev.EditApplied) -> None:
+        self._note(node, event, f"{event.sender or 'somebody'} changes what it plans to do")
+
+    def refuse_edit(self, node: Node, event: ev.EditRefused) -> None:
+        self._note(node, event, f"the change by {event.sender or 'somebody'} is refused: {event.reason}")
 
     def hear(self, node: Node, event: ev.MessageReceived) -> None:
         node.row.remark = brief(f"{event.sender or 'somebody'} says: {event.text}", MAX_CHARS)
@@ -595,6 +626,11 @@ _CHANGES: dict[type[JournalEvent], Callable[[Rows, Node, Any], None]] = {
     ev.StepStarted: Rows.start_step,
     ev.StepFinished: Rows.finish_step,
     ev.MessageReceived: Rows.hear,
+    ev.MemoryAsked: Rows.ask_memory,
+    ev.MemoryRecalled: Rows.recall,
+    ev.ToolsPlanned: Rows.plan_tools,
+    ev.EditApplied: Rows.edit,
+    ev.EditRefused: Rows.refuse_edit,
     ev.SignalReceived: Rows.signal,
     ev.WaitStarted: Rows.wait,
     ev.WaitFinished: Rows.go_on,

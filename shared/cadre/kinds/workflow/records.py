@@ -18,7 +18,7 @@ class ItemsListed(JournalEvent, frozen=True, tag="workflow.items"):
     items: list[Any]
 
     def describe(self) -> Description:
-        return Description("going through a list")
+        return Description("going through a list", [f"goes through a list of {len(self.items)}"])
 
 
 class AnswerParsed(JournalEvent, frozen=True, tag="workflow.answer_parsed"):
@@ -45,7 +45,18 @@ class WorkflowStepFinished(JournalEvent, frozen=True, tag="workflow.step_finishe
     """It will be tried once more."""
 
     def describe(self) -> Description:
-        return Description("")
+        if self.error is not None:
+            what = (
+                "will be tried again"
+                if self.retry
+                else f"leads to {self.next}"
+                if self.next
+                else "ends the run"
+            )
+            return Description("", [f"{self.name} failed and {what}: {self.error.message}"])
+        way = f" ({self.label})" if self.label else ""
+        line = f"leaves {self.name} for {self.next}{way}" if self.next else f"ends behind {self.name}{way}"
+        return Description("", [line])
 
 
 class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
@@ -59,7 +70,7 @@ class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
     """Steps that are not, because it is unknown whether they took effect."""
 
     def describe(self) -> Description:
-        return Description("undoing")
+        return Description("undoing", [f"undoes {', '.join(self.steps) or 'nothing'}"])
 
 
 class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):

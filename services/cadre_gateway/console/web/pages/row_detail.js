@@ -2,7 +2,7 @@
 // gateway has said of it is shown at once; the events that made it have the rest, and are asked for.
 
 import { blobPath, eventsOf, get, runPath, urlOf, withQuery } from "../http/api.js";
-import { isOver, numberOf, rowsBelow, stateOf } from "../state/run_tree.js";
+import { isOver, minorNotes, numberOf, rowsBelow, stateOf } from "../state/run_tree.js";
 import { showChanges, showDecided } from "../view/changes.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, button, fill, h } from "../view/element.js";
@@ -54,7 +54,7 @@ export class RowDetail {
   async #load(row, again) {
     const cited = row.events.join(" ");
     const isRefused = this.whole.problem && Date.now() - this.whole.at > RETRY_MS;
-    if (row.kind === "step" || (this.whole.key === row.key && this.whole.cited === cited && !isRefused)) return;
+    if (row.kind === "step" || row.kind === "events" || (this.whole.key === row.key && this.whole.cited === cited && !isRefused)) return;
     const known = this.whole.key === row.key ? this.whole.events : [];
     const mine = (this.whole = { key: row.key, cited, events: known, problem: null, at: Date.now() });
     const found = { ...mine };
@@ -71,7 +71,7 @@ export class RowDetail {
   #drawn(row, call, held, tree) {
     const { key, events, problem } = this.whole;
     try {
-      const drawn = { run: this.#run, step: this.#step, model: this.#model, call: this.#call }[row.kind] ?? this.#told;
+      const drawn = { run: this.#run, step: this.#step, model: this.#model, call: this.#call, events: this.#events }[row.kind] ?? this.#told;
       return [drawn.call(this, row, { call, held, tree, events: key === row.key ? events : [] }), key === row.key && problem && alert(problem)];
     } catch (error) {
       reportError(error);
@@ -192,6 +192,10 @@ export class RowDetail {
       ended?.blob && h("p", null, h("a", { href: urlOf(blobPath(ended.blob, `${row.name}.txt`)), download: "" }, "The whole output")),
       ended?.files?.length > 0 && block("Files", ended.files.map(showFile)),
     ];
+  }
+
+  #events(row, { tree }) {
+    return [h("h2", null, row.name), minorNotes(tree, row.parent).map((note) => h("p", { class: "line" }, h("strong", null, note.name), " ", note.text))];
   }
 
   /** A piece of work, or a note: the fields of its events, whatever kind of agent they are of. */

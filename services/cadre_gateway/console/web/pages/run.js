@@ -4,7 +4,7 @@ import { parseWritten, writeJson } from "../exact_json.js";
 import { eventsOf, get, post, runPath, urlOf, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import {
-  emptyTree, faultLines, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
+  emptyTree, faultLines, heldBelow, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
 } from "../state/run_tree.js";
 import { alert, badge, button, dialog, field, fill, h, toast } from "../view/element.js";
 import { brief, clock, cost, count, duration, lostText } from "../view/format.js";
@@ -117,7 +117,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     }
     const sum = totals(tree);
     const took = duration((root.ended_at || Date.now() / 1000) - root.began_at);
-    const { model, parent } = root.facts;
+    const { model, parent, forks } = root.facts;
     document.title = `${root.name}: ${brief(root.brief, 40)} – Cadre`;
     const facts = [
       badge(tree.held.size ? "held" : markOf(tree, root), stateOf(root).replaceAll("_", " ")),
@@ -125,6 +125,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       sum.runs > 1 && `${sum.runs} runs`, `${sum.calls} model calls`,
       model && `model ${model}`, clock(root.began_at),
       parent && h("a", { href: `#/run/${encodeURIComponent(parent)}` }, "run above"),
+      forks && h("a", { href: `#/run/${encodeURIComponent(forks.run)}?at=${encodeURIComponent(`step:${forks.run}:${forks.at}`)}` }, `forked at step ${forks.at}`),
       h("a", { href: urlOf(`${runPath(id)}/trace?format=html`), target: "_blank", rel: "noopener" }, "trace"),
       dashboard && h("a", { href: dashboard, target: "_blank", rel: "noopener" }, "in the tracing dashboard"),
       !isOver(root) && h("span", { class: link === "live" ? "live" : "bad", role: "status" }, linkText),
@@ -257,7 +258,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     const twist = h("span", { class: expandable ? `twist ${expanded ? "down" : ""}` : "twist none", "aria-hidden": "true" });
     const label = h("span", { class: "label" }, twist,
       h("span", state === "note" ? { class: "mark note" } : { class: `mark ${state}`, role: "img", "aria-label": state }),
-      h("span", { class: `name ${row.kind}` }, row.name), h("span", { class: "remark" }, remarkOf(shown)));
+      row.kind === "note" && !row.is_minor ? null : h("span", { class: `name ${row.kind}` }, row.name), h("span", { class: "remark" }, remarkOf(shown)));
     label.style.setProperty("padding-inline-start", `${Math.min(depth, 12) * 14}px`);
     return [label, state === "note" ? h("span", { class: "lane" }) : lane(rowTimes(shown), state, row.kind === "call" && row.remark ? "person" : "queue")];
   }
@@ -280,7 +281,11 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   /** What the row says, of an answer that grows its end. */
   function remarkOf({ row, call }) {
     const draft = tree.drafts.get(row.key);
-    return draft ? brief(draft.text.slice(-WRITING_CHARACTERS)) : call?.state === "held" ? call.text : row.text;
+    if (draft) return brief(draft.text.slice(-WRITING_CHARACTERS));
+    if (call?.state === "held") return call.text;
+    const held = row.kind === "run" && heldBelow(tree, row);
+    if (held && held.run !== row.run) return `${tree.runs.get(held.run)?.name ?? "a member"} waits for a person: ${held.name}`;
+    return row.kind === "note" ? row.brief || row.text : row.text;
   }
 
   function signatureOf(shown) {

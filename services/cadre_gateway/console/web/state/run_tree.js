@@ -4,7 +4,7 @@
 const OPEN_RUNS = 60; // a tree of more runs begins with all but the first closed
 const DEFAULTS = {
   parent: "", name: "", state: "open", text: "", words: "", remark: "", asked_at: 0, began_at: 0, ended_at: 0, is_question: false,
-  usage: null, waits: null, brief: "", result: "", error: "", lines: [], facts: null, asked_for: null, events: [], seq: 0,
+  usage: null, waits: null, brief: "", result: "", error: "", lines: [], is_minor: false, facts: null, asked_for: null, events: [], seq: 0,
 };
 
 /** The tree of the run `id` before the first event. */
@@ -94,9 +94,22 @@ export function totals(tree) {
   return sum;
 }
 
+/** The key of the row that the minor notes under a row are folded in. */
+export const eventsKey = (parent) => `events:${parent}`;
+
+/** The minor notes under a row: they say nothing that other rows do not. */
+export const minorNotes = (tree, parent) => rowsBelow(tree, parent).filter((row) => row.is_minor);
+
+function eventsRow(tree, parent) {
+  const notes = minorNotes(tree, parent.key);
+  const [first] = notes;
+  return { ...DEFAULTS, key: eventsKey(parent.key), parent: parent.key, run: parent.run, kind: "events", name: `${notes.length} ${notes.length === 1 ? "event" : "events"}`, state: "ok", asked_at: first.asked_at, began_at: first.asked_at, ended_at: notes.at(-1).ended_at };
+}
+
 /**
  * The visible rows, in order, as `{key, depth, expanded, expandable, row, call}`. `toggled` has by key what a person opened
- * (true) or closed (false). A member's call and the run that it started are one: the run, with its `call`.
+ * (true) or closed (false). A member's call and the run that it started are one: the run, with its `call`. The minor notes
+ * under a row are folded in a row of kind `events`, the last one under it.
  */
 export function visibleRows(tree, toggled) {
   const found = [];
@@ -105,10 +118,18 @@ export function visibleRows(tree, toggled) {
   const stack = rootOf(tree) ? [{ row: rootOf(tree), depth: 0 }] : [];
   while (stack.length) {
     const { row, call, depth } = stack.pop();
-    const below = tree.below.get(row.key) ?? [];
-    const expandable = below.length > 0;
+    if (row.kind === "events") {
+      const expanded = toggled.get(row.key) ?? false;
+      found.push({ key: row.key, depth, expanded, expandable: true, row, call });
+      if (expanded) for (const note of minorNotes(tree, row.parent)) found.push({ key: note.key, depth: depth + 1, expanded: false, expandable: false, row: note });
+      continue;
+    }
+    const all = tree.below.get(row.key) ?? [];
+    const below = all.filter((key) => !tree.rows.get(key).is_minor);
+    const expandable = all.length > 0;
     const expanded = expandable && (toggled.get(row.key) ?? (row.kind !== "run" || !many || depth === 0));
     found.push({ key: row.key, depth, expanded, expandable, row, call });
+    if (expanded && below.length < all.length) stack.push({ row: eventsRow(tree, row), depth: depth + 1 });
     for (let at = expanded ? below.length - 1 : -1; at >= 0; at -= 1) {
       const one = tree.rows.get(below[at]);
       const started = one.kind === "call" ? tree.rows.get(tree.below.get(one.key)?.[0]) : undefined;
@@ -127,13 +148,21 @@ export function rowTimes({ row, call }) {
   };
 }
 
-/** `ok`, `failed`, `held`, `waiting`, `open`, `dropped` or `note`: of a run or step also what is held in it. */
+const isWithin = (run, top) => run === top || run.startsWith(`${top}_`);
+
+/** The call below the row, in its own run or in one further down, that waits for a person; undefined without one. */
+export function heldBelow(tree, row) {
+  if (isOver(row) || !["run", "step"].includes(row.kind)) return undefined;
+  const calls = row.kind === "step" ? (tree.below.get(row.key) ?? []).map((key) => key.slice("call:".length)) : [];
+  const holds = (held) => (row.kind === "run" ? isWithin(held.run, row.run) : held.parent === row.key || calls.some((call) => isWithin(held.run, call)));
+  return [...tree.held].map((key) => tree.rows.get(key)).find(holds);
+}
+
+/** `ok`, `failed`, `held`, `waiting`, `open`, `dropped` or `note`: of a run or step also what is held below it. */
 export function markOf(tree, row) {
-  if (row.kind === "note") return "note";
+  if (row.kind === "note" || row.kind === "events") return "note";
   if (row.state === "queued") return "waiting";
-  const holds = (key) => (row.kind === "step" ? tree.rows.get(key).parent === row.key : tree.rows.get(key).run === row.run);
-  const isOpen = (row.kind === "run" && row.state === "waiting") || (row.kind === "step" && row.state === "open");
-  return isOpen && [...tree.held].some(holds) ? "held" : row.state;
+  return heldBelow(tree, row) ? "held" : row.state;
 }
 
 /** The state of a run as the API has it. */
