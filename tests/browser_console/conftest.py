@@ -39,7 +39,7 @@ def page(browser: Browser, gateway: Gateway, errors: Errors) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1280, "height": 820}, color_scheme="light")
     page = context.new_page()
     errors.watch(page)
-    page.goto(f"{gateway.service.url}/")
+    page.goto(f"{gateway.service.url}/#/runs")
     yield page
     context.close()
     assert errors == []

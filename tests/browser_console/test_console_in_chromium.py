@@ -13,7 +13,18 @@ from harness.stack import Gateway, Stack
 ROOT = Path(__file__).parents[2]
 TEAM = ROOT / "tests" / "e2e" / "held"
 
-PAGES = ("runs", "chat", "approvals", "team", "statistics", "schedules", "memory", "dead-letters", "system")
+PAGES = (
+    "overview",
+    "runs",
+    "chat",
+    "approvals",
+    "team",
+    "statistics",
+    "schedules",
+    "memory",
+    "dead-letters",
+    "system",
+)
 
 pytestmark = pytest.mark.timeout(300)
 

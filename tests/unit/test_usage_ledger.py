@@ -138,3 +138,25 @@ def test_listeners_hear_of_what_models_add() -> None:
     assert heard == [("lead", 11)]
     assert [(key.hour, sums.tokens) for key, sums in book.spending(NOW)] == [(DAY + 5 * HOUR_SECONDS, 11)]
     assert book.spending(NOW + HOUR_SECONDS) == []
+
+
+def test_how_long_tasks_took_is_known_to_a_tenth_and_survives_saving() -> None:
+    book = ledger()
+    root = msgspec.structs.replace(ROOT, started_at=NOW)
+    for seq, seconds in enumerate([1.0, 2.0, 3.0, 4.0, 100.0], start=1):
+        book.add(0, seq, NOW + seconds, entry(ev.RunFinished(state="success")), root)
+    kept = UsageLedger(msgspec.json.decode(msgspec.json.encode(book.to_saved()), type=SavedLedger))
+    for one in (book, kept):
+        row = total(one, "hour")["2024-10-04T05:00Z",]
+        assert row.p50_seconds == pytest.approx(3.0, rel=0.1)
+        assert row.p95_seconds == pytest.approx(100.0, rel=0.1)
+        assert row.p50_seconds >= 3.0
+        assert row.times is msgspec.UNSET
+    assert total(ledger()) == {}
+
+
+def test_members_do_not_count_among_the_times_of_tasks() -> None:
+    book = ledger()
+    member = msgspec.structs.replace(ROOT, id="other", started_at=NOW)
+    book.add(0, 1, NOW + 5, entry(ev.RunFinished(state="success")), member)
+    assert (total(book)[()].runs, total(book)[()].p50_seconds) == (1, None)

@@ -4,14 +4,16 @@ The sums outlive the runs, and the totals, which Prometheus reads as counters, o
 process holds is lost with it: in a crash loop it would stay at 1.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import NamedTuple, get_args
 
 import msgspec
+from msgspec import UNSET
 
-from cadre.api.directory import Dimension, Figures, FiguresRow
+from cadre.api.directory import TIME_STEP, Dimension, Figures, FiguresRow
 from cadre.api.runs import RunSummary
 from cadre.errors import RunIndexBuilding
 from cadre.journal import events as ev
@@ -207,6 +209,8 @@ class UsageLedger:
         for event in entry.events:
             if (found := self._counted(entry, event)) is not None:
                 sums, model, tool = found
+                if sums.runs and root is not None and root.id == entry.run and root.started_at:
+                    sums.times = {_time_key(at - root.started_at): sums.runs}
                 key = LedgerKey(
                     int(at // HOUR_SECONDS) * HOUR_SECONDS,
                     root.agent if root is not None else "",
@@ -227,13 +231,15 @@ class UsageLedger:
         for key, sums in self._cells(since, until):
             if any(getattr(key, name) != value for name, value in only.items()):
                 continue
-            values = tuple(_day(key.day) if name == "day" else str(getattr(key, name)) for name in by)
+            values = tuple(_SHOWN[name](key) if name in _SHOWN else str(getattr(key, name)) for name in by)
             row = found.get(values)
             if row is None:
                 row = found[values] = msgspec.convert(dict(zip(by, values, strict=True)), FiguresRow)
             Figures.add(row, sums)
         for row in found.values():
             row.cost = round(row.cost, 9)  # the order of the shards does not show in the last digits
+            row.p50_seconds, row.p95_seconds = row.seconds_of(0.5), row.seconds_of(0.95)
+            row.times = UNSET
         return [found[values] for values in sorted(found)]
 
     def spending(self, since: float) -> list[tuple[LedgerKey, Figures]]:
@@ -334,5 +340,16 @@ def _of_tool(failed: bool) -> Figures:
     return Figures(tool_calls=1, tool_failures=int(failed))
 
 
-def _day(begin: int) -> str:
-    return datetime.fromtimestamp(begin, UTC).date().isoformat()
+def _day(key: LedgerKey) -> str:
+    return datetime.fromtimestamp(key.day, UTC).date().isoformat()
+
+
+def _hour(key: LedgerKey) -> str:
+    return datetime.fromtimestamp(key.hour, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+_SHOWN: dict[Dimension, Callable[[LedgerKey], str]] = {"day": _day, "hour": _hour}
+
+
+def _time_key(seconds: float) -> int:
+    return math.ceil(math.log(max(seconds, 0.001), TIME_STEP))

@@ -15,7 +15,7 @@ from cadre.api.directory import (
     AgentLag,
     AgentLoad,
     Dimension,
-    Figures,
+    FiguresRow,
     IndexRebuild,
     IndexState,
     LiveAgent,
@@ -238,10 +238,7 @@ def statistics_router(ledger: UsageLedger, clock: Clock) -> APIRouter:
             raise invalid(
                 f"by: {len(rows):,} rows are over {MAX_ROWS:,}: ask for a shorter time or for less at once"
             )
-        total = Figures()
-        for row in rows:
-            total.add(row)
-        total.cost = round(total.cost, 9)
+        total = next(iter(ledger.rows(begin, end, (), only)), FiguresRow())
         return json_answer(Statistics(since=begin, until=end, by=dimensions, rows=rows, total=total))
 
     return routes

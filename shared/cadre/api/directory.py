@@ -224,7 +224,7 @@ class IndexState(msgspec.Struct, kw_only=True):
     """The last one of this process."""
 
 
-Dimension = Literal["day", "team", "agent", "user", "session", "model", "tool"]
+Dimension = Literal["hour", "day", "team", "agent", "user", "session", "model", "tool"]
 """Dimensions of the sums. A `team` is named by the agent of its trees' roots."""
 
 
@@ -245,6 +245,9 @@ class Figures(msgspec.Struct, kw_only=True):
     output_tokens: int = 0
     cost: float = 0.0
     """In the currency of the price table."""
+    times: dict[int, int] | UnsetType = UNSET
+    """Root runs by how long they took: the number of those of at most `TIME_STEP` to the power of the key, in
+    seconds. Answers have `p50_seconds` and `p95_seconds` instead."""
 
     @property
     def tokens(self) -> int:
@@ -253,13 +256,37 @@ class Figures(msgspec.Struct, kw_only=True):
 
     def add(self, more: Figures) -> None:
         """Add other sums to these."""
-        for name in Figures.__struct_fields__:
+        for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(more, name))
+        if more.times:
+            known = self.times or {}
+            self.times = {key: known.get(key, 0) + more.times.get(key, 0) for key in {*known, *more.times}}
+
+    def seconds_of(self, share: float) -> float | None:
+        """Return the time within which this share of the root runs ended, up to a step too long; None without any."""
+        times = self.times or {}
+        left = share * sum(times.values())
+        for key in sorted(times):
+            left -= times[key]
+            if left <= 0:
+                return round(TIME_STEP**key, 3)
+        return None
+
+
+TIME_STEP = 1.1
+"""The factor between two durations that statistics distinguish."""
+
+_SUMMED = tuple(name for name in Figures.__struct_fields__ if name != "times")
 
 
 class FiguresRow(Figures, kw_only=True):
     """The sums of one combination of what they are taken by; the other dimensions are not there."""
 
+    p50_seconds: float | None = None
+    """The time within which half of the root runs ended that ended then, at most a tenth too long; null without any."""
+    p95_seconds: float | None = None
+    hour: str | UnsetType = UNSET
+    """Of UTC, such as 2026-11-22T14:00Z; the begin of the day for data whose hours are not kept apart any more."""
     day: str | UnsetType = UNSET
     """Of UTC, such as 2026-11-22."""
     team: str | UnsetType = UNSET
@@ -282,7 +309,7 @@ class Statistics(msgspec.Struct, kw_only=True):
     until: float
     by: list[Dimension]
     rows: list[FiguresRow]
-    total: Figures
+    total: FiguresRow
 
 
 class RolloutChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -9,6 +9,7 @@ import { approvalsPage } from "./pages/approvals.js";
 import { chatPage } from "./pages/chat.js";
 import { comparePage } from "./pages/compare.js";
 import { deadLettersPage } from "./pages/dead_letters.js";
+import { overviewPage } from "./pages/overview.js";
 import { memoryPage } from "./pages/memory.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
@@ -18,6 +19,7 @@ import { systemPage } from "./pages/system.js";
 import { teamPage } from "./pages/team.js";
 
 const PAGES = [
+  { path: "overview", name: "Overview", open: overviewPage },
   { path: "runs", name: "Runs", open: runsPage },
   { path: "run", open: runPage, within: "runs" },
   { path: "compare", open: comparePage, within: "runs" },
@@ -40,7 +42,7 @@ let close = null;
 function parse() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...parts] = path.split("/").map(decodeURIComponent);
-  return { name: name || "runs", parts, query: new URLSearchParams(query ?? "") };
+  return { name: name || "overview", parts, query: new URLSearchParams(query ?? "") };
 }
 
 function open() {

@@ -13,7 +13,7 @@ const PAGE_RUNS = 50;
 
 /** Shows the page; returns what ends it. */
 export function runsPage(main, { query, setQuery }) {
-  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "", user: query.get("user") ?? "", text: query.get("text") ?? "", sort: query.get("sort") ?? "" };
+  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "", user: query.get("user") ?? "", text: query.get("text") ?? "", since: query.get("since") ?? "", until: query.get("until") ?? "", sort: query.get("sort") ?? "" };
   let before = query.get("before") ?? "";
   const problem = h("div", null);
   const list = h("div", { class: "runs", "aria-busy": "true" });
@@ -37,7 +37,16 @@ export function runsPage(main, { query, setQuery }) {
     field("Order", h("select", { onchange: change("sort") },
       SORTS.map(([value, name]) => h("option", { value, selected: value === filters.sort }, name)))),
     h("button", { type: "button", class: "primary", onclick: () => newRun() }, "New run"));
-  fill(main, h("h1", null, "Runs"), bar, agents, problem, list, paging);
+  const time = h("p", { class: "meta", hidden: !filters.since && !filters.until },
+    h("span", null, `asked for ${filters.since ? `from ${shown(filters.since)}` : ""} ${filters.until ? `until ${shown(filters.until)}` : ""}`),
+    h("button", { type: "button", class: "quiet", onclick: () => {
+      time.hidden = true;
+      Object.assign(filters, { since: "", until: "" });
+      before = "";
+      setQuery({ ...filters, before });
+      refresh.now();
+    } }, "any time"));
+  fill(main, h("h1", null, "Runs"), bar, time, agents, problem, list, paging);
 
   const refresh = poll(3, async (signal) => {
     const page = await get(withQuery("/v1/runs", { ...filters, before, limit: PAGE_RUNS }), signal);
@@ -96,6 +105,9 @@ export function runsPage(main, { query, setQuery }) {
 
   return refresh;
 }
+
+/** A time of the address, which has Unix seconds or what the API takes otherwise. */
+const shown = (at) => (Number(at) ? clock(Number(at)) : at);
 
 /** Asks for a task in a dialog, starts its run and goes there. */
 export async function startRun({ agent = "", task = "", inputs = {} } = {}) {

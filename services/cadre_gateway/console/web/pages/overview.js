@@ -1,0 +1,141 @@
+// The first page: what needs a person now, what has happened, and who has work.
+
+import { get, withQuery } from "../http/api.js";
+import { poll } from "../http/poll.js";
+import { columns, seriesOf, SPANS, valuesOf } from "../state/usage.js";
+import { chart } from "../view/chart.js";
+import { alert, empty, field, fill, h, table } from "../view/element.js";
+import { argumentsText, brief, clock, cost, count, duration, errorText, relative } from "../view/format.js";
+
+const LISTED = 5;
+const COUNTED = 100;
+const NEAR_SHARE = 0.8; // of a budget
+const DAY = 86_400;
+
+/** What a key may not see is left out; what fails otherwise is an error of the page. */
+const allowed = (path, signal, otherwise) => get(path, signal).catch((error) => {
+  if (error.status === 403) return otherwise;
+  throw error;
+});
+
+/** Shows the page; returns what ends it. */
+export function overviewPage(main, { query, setQuery }) {
+  const chosen = { span: SPANS[query.get("span")] ? query.get("span") : "day", by: query.get("by") === "model" ? "model" : "agent" };
+  const problem = h("div", null);
+  const needs = h("div", { class: "needs" });
+  const charts = h("div", { class: "charts" });
+  const load = h("div", null);
+  const change = (name) => (event) => {
+    chosen[name] = event.target.value;
+    setQuery(chosen);
+    used.now();
+  };
+  const choice = (name, options) => h("select", { onchange: change(name) },
+    options.map(([value, words]) => h("option", { value, selected: value === chosen[name] }, words)));
+  fill(main, h("h1", null, "Overview"), problem,
+    h("section", { "aria-label": "Needs a person" }, h("h2", null, "Needs a person"), needs),
+    h("section", { "aria-label": "What happened" }, h("h2", null, "What happened"),
+      h("form", { class: "bar", onsubmit: (event) => event.preventDefault() },
+        field("In the last", choice("span", Object.entries(SPANS).map(([name, { words, count: most }]) => [name, name === "hour" ? `${most} ${words}` : words]))),
+        field("By", choice("by", [["agent", "agent"], ["model", "model"]]))), charts),
+    h("section", { "aria-label": "Queues and replicas" }, h("h2", null, "Queues and replicas"), load));
+  const told = (error) => fill(problem, error && alert(error.message));
+
+  const now = poll(5, async (signal) => {
+    const since = Date.now() / 1000 - DAY;
+    const failed = (state) => allowed(withQuery("/v1/runs", { state, since, limit: LISTED, count: true }), signal, { runs: [], total: 0 });
+    const [held, letters, budgets, agents, queued, ...ends] = await Promise.all([
+      allowed(`/v1/approvals?limit=${COUNTED}`, signal, { approvals: [] }), allowed(`/v1/dead-letters?limit=${COUNTED}`, signal, { dead_letters: [] }),
+      allowed("/v1/budgets", signal, { budgets: [] }), allowed("/v1/agents", signal, { agents: [] }), allowed("/v1/load", signal, { agents: [], queues: [] }),
+      failed("error"), failed("max_steps_error")]);
+    drawNeeds({ held, letters, budgets, agents: agents.agents, ends });
+    drawLoad(agents.agents, queued);
+  }, told);
+
+  const used = poll(30, async (signal) => {
+    const { by: time } = SPANS[chosen.span];
+    const cols = columns(chosen.span, Date.now() / 1000);
+    const since = cols[0].begin;
+    const [all, parts] = await Promise.all([`${time}`, `${time},${chosen.by}`].map((by) => allowed(withQuery("/v1/stats", { by, since }), signal, { rows: [] })));
+    drawCharts(time, cols, all.rows, parts.rows);
+  }, told);
+
+  function drawNeeds({ held, letters, budgets, agents, ends }) {
+    const sections = [
+      need("waiting for a decision", "#/approvals", held.approvals.length, held.next, held.approvals.slice(0, LISTED).map((one) => [
+        h("a", { href: `#/run/${encodeURIComponent(one.tree)}?at=${encodeURIComponent(`call:${one.call}`)}` }, one.kind === "question" ? "Question" : one.name),
+        ` ${argumentsText(one.arguments, 80)} `, h("small", null, `${one.agent}, ${relative(one.requested_at)}`)])),
+      ...["failed", "out of steps"].map((words, at) => need(`${words} in a day`, `#${withQuery("/runs", { state: ["error", "max_steps_error"][at] })}`, ends[at].total ?? 0, null, ends[at].runs.map((run) => [
+        h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, brief(run.task, 60) || run.id), " ", h("small", null, `${run.agent}: ${brief(errorText(run.error), 100)}`)]))),
+      need("dead letters", "#/dead-letters", letters.dead_letters.length, letters.next, letters.dead_letters.slice(0, LISTED).map((one) => [
+        `${one.queue} `, h("small", null, `${brief(one.reason, 100)}, ${relative(one.at)}`)])),
+      need("budgets near their end", "#/statistics", ...near(budgets.budgets)),
+      need("agents with a problem", "#/team", ...troubled(agents)),
+      need("rollouts under way", "#/team", ...rolling(agents)),
+    ].filter(Boolean);
+    const signature = sections.map((one) => one.textContent).join("\n");
+    if (needs.dataset.signature === signature) return;
+    needs.dataset.signature = signature;
+    fill(needs, sections.length ? sections : empty("Nothing needs a person."));
+  }
+
+  function drawCharts(time, cols, all, parts) {
+    const words = ({ begin }) => (time === "day" ? new Date(begin * 1000).toLocaleDateString([], { timeZone: "UTC", day: "numeric", month: "short" })
+      : new Date(begin * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));
+    const times = cols.map(words);
+    const link = (shown, one) => {
+      const { begin, end } = cols[times.indexOf(shown)];
+      const own = chosen.by === "agent" && one.isPart && !one.isRest ? { agent: one.name } : {};
+      return `#${withQuery("/runs", { ...own, state: one.state, since: begin, until: end })}`;
+    };
+    const of = (name) => valuesOf(all, time, cols, name);
+    const failed = of("failed");
+    const by = (measure) => seriesOf(parts, time, chosen.by, cols, measure).map((one) => ({ ...one, isPart: true }));
+    fill(charts,
+      chart("Runs", { times, link, show: count, series: [
+        { name: "ended well", mark: "ok", values: of("runs").map((runs, at) => (runs ?? 0) - (failed[at] ?? 0)) }, { name: "failed", mark: "failed", state: "error", values: failed }] }),
+      chart("How long a task took", { times, link, show: duration, stacked: false, series: [
+        { name: "half of them", values: of("p50_seconds") }, { name: "95 of 100", values: of("p95_seconds") }] }),
+      chart(`Cost by ${chosen.by}`, { times, link, show: cost, series: by((row) => row.cost) }),
+      chart(`Tokens by ${chosen.by}`, { times, link, show: count, series: by((row) => row.input_tokens + row.output_tokens) }));
+  }
+
+  function drawLoad(agents, { agents: loads, queues }) {
+    const rows = agents.map((agent) => {
+      const own = loads.find((one) => one.name === agent.name);
+      const queue = queues.find((one) => one.kind === "agent" && one.name === agent.name);
+      return [h("a", { href: `#${withQuery("/runs", { agent: agent.name })}` }, agent.name), agent.replicas.length || (agent.away_since ? `away since ${clock(agent.away_since)}` : "at rest"),
+        queue?.messages ?? "", own?.going ?? "", own?.counted ? `${duration(own.p50_seconds)}, ${duration(own.p95_seconds)}` : ""];
+    });
+    fill(load, rows.length ? table(["Agent", "Replicas", "Queue", "Going on", "A run takes (p50, p95)"], rows) : empty("No live agent: start one with `cadre agent FILE`."));
+  }
+
+  return () => {
+    now();
+    used();
+  };
+}
+
+/** One kind of what needs a person; nothing where there is nothing. */
+function need(words, href, number, more, lines) {
+  return number > 0 && h("article", { class: "card need" },
+    h("h3", null, h("a", { href }, `${number}${more ? "+" : ""} ${words}`)),
+    h("ul", { class: "list" }, lines.map((line) => h("li", null, line))));
+}
+
+function near(budgets) {
+  const found = budgets.filter((one) => one.share >= NEAR_SHARE);
+  return [found.length, null, found.map((one) => [`${one.name}: ${Math.round(one.share * 100)} % used, until ${clock(one.until)}`])];
+}
+
+function troubled(agents) {
+  const lines = agents.flatMap((agent) => [
+    ...(agent.missing.length ? [`${agent.name} lacks ${agent.missing.join(", ")}`] : []), ...(agent.away.length ? [`${agent.name} waits for ${agent.away.join(", ")}`] : []),
+    ...(agent.away_since ? [`${agent.name} is away since ${clock(agent.away_since)}`] : []), ...(agent.differing.length ? [`replicas of ${agent.name} differ`] : [])]);
+  return [lines.length, null, lines.slice(0, LISTED)];
+}
+
+function rolling(agents) {
+  const found = agents.filter((agent) => new Set(agent.replicas.map((one) => one.revision)).size > 1 || agent.rollout?.length);
+  return [found.length, null, found.map((agent) => `${agent.name}: ${[...new Set(agent.replicas.map((one) => one.revision))].join(", ")}`)];
+}
