@@ -22,9 +22,7 @@ hypothesis.settings.load_profile("any machine")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
-    return pytest_timeout.pytest_timeout_set_timer(
-        item, settings._replace(timeout=patience(settings.timeout))
-    )
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
 
 
 @pytest.hookimpl(wrapper=True)

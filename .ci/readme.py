@@ -24,9 +24,7 @@ STARTED = re.compile(r"^gateway  |^model .* at http|: ready$", re.MULTILINE)
 
 def team(readme: str, folder: Path) -> list[str]:
     """Writes the README's files into the folder; returns its commands."""
-    for name, text in re.findall(
-        r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```", readme, re.MULTILINE | re.DOTALL
-    ):
+    for name, text in re.findall(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
         (folder / name).write_text(text)
     return re.findall(r"^\$ (.*)$", readme, re.MULTILINE)
 
@@ -62,9 +60,7 @@ def run_team(readme: str) -> None:
                 text=True,
                 timeout=PATIENCE_SECONDS,
             )
-            assert done.returncode == 0, done.stderr + "".join(
-                log.read_text() for log in folder.glob("*.log")
-            )
+            assert done.returncode == 0, done.stderr + "".join(log.read_text() for log in folder.glob("*.log"))
             assert "count_words" in done.stdout, done.stdout
             print(f"readme: {len(services) + 1} commands; the answer: {done.stdout.strip()}")
         finally:

@@ -28,9 +28,7 @@ _QUESTIONS = (
     ("How many plants of {plant} do we have?", 1),
 )
 _LOOKUPS = [
-    (question.format(plant=plant), str(PLANTS[plant][place]))
-    for plant in PLANTS
-    for question, place in _QUESTIONS
+    (question.format(plant=plant), str(PLANTS[plant][place])) for plant in PLANTS for question, place in _QUESTIONS
 ]
 _SUMS = [
     (

@@ -54,9 +54,7 @@ def model() -> Iterator[str]:
     if url := os.environ.get("CADRE_MODEL_URL"):
         yield url
         return
-    served = subprocess.Popen(
-        [str(PYTHON), str(HERE / "serve.py"), str(BUILD), "0"], stdout=subprocess.PIPE, text=True
-    )
+    served = subprocess.Popen([str(PYTHON), str(HERE / "serve.py"), str(BUILD), "0"], stdout=subprocess.PIPE, text=True)
     try:
         assert served.stdout is not None
         url = next((line.strip() for line in served.stdout if line.startswith("http")), None)
@@ -89,9 +87,7 @@ def team(work: Work, form: str, url: str) -> Iterator[str]:
             up = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
         try:
             until = time.monotonic() + 600
-            while not (state := Path(folder) / "data" / "up.json").exists() or "cadre: ready" not in _log(
-                folder
-            ):
+            while not (state := Path(folder) / "data" / "up.json").exists() or "cadre: ready" not in _log(folder):
                 if up.poll() is not None or time.monotonic() > until:
                     raise SystemExit(f"the team did not start:\n{_log(folder)}")
                 time.sleep(0.5)
@@ -143,9 +139,7 @@ def keep(rows: list[Row], page: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", default=",".join(WORK), help="which tasks, separated by commas")
-    parser.add_argument(
-        "--forms", help="forms of calls, or of code, to compare, or all; else the shipped one"
-    )
+    parser.add_argument("--forms", help="forms of calls, or of code, to compare, or all; else the shipped one")
     parser.add_argument("--trials", type=int, default=20, help="of each")
     parser.add_argument("--keep", type=Path, help="a page whose table gets the figures")
     options = parser.parse_args()

@@ -55,9 +55,7 @@ def _channel(channel: Channel) -> dict[str, Any]:
     return {
         "address": channel.address,
         "summary": channel.summary,
-        "parameters": {
-            name: {"description": PARAMETERS[name]} for name in re.findall(r"{(\w+)}", channel.address)
-        },
+        "parameters": {name: {"description": PARAMETERS[name]} for name in re.findall(r"{(\w+)}", channel.address)},
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
         "bindings": {"nats": {}},
         "tags": [{"name": channel.kind}],

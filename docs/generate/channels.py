@@ -190,15 +190,9 @@ OPERATIONS = (
     Operation("agentReceivesRecords", "receive", "inbox", "An agent service takes records for its runs."),
     Operation("agentAppendsEntries", "send", "journal", "An agent service tells what a record made true."),
     Operation("agentCallsTools", "send", "call", "An agent service asks for a tool to be run."),
-    Operation(
-        "agentSendsCode", "send", "code", "An agent service has code run, or go on with its calls' results."
-    ),
-    Operation(
-        "agentDelegates", "send", "inbox", "An agent service starts a child run, or ends it.", (Task, Cancel)
-    ),
-    Operation(
-        "agentReports", "send", "inbox", "An agent service tells a parent how its child ended.", (Report,)
-    ),
+    Operation("agentSendsCode", "send", "code", "An agent service has code run, or go on with its calls' results."),
+    Operation("agentDelegates", "send", "inbox", "An agent service starts a child run, or ends it.", (Task, Cancel)),
+    Operation("agentReports", "send", "inbox", "An agent service tells a parent how its child ended.", (Report,)),
     Operation("agentSetsTimers", "send", "timer", "An agent service has itself woken later."),
     Operation("agentTellsDeltas", "send", "delta", "An agent service passes on what its model writes."),
     Operation("agentInterrupts", "send", "interrupt", "An agent service tells that a run ended early."),
@@ -209,12 +203,8 @@ OPERATIONS = (
         "Agent and tool services drop work that nobody needs.",
     ),
     Operation("executorReceivesCalls", "receive", "call", "A tool service takes calls."),
-    Operation(
-        "executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."
-    ),
-    Operation(
-        "agentRevokesCalls", "send", "effect", "An agent service settles a call that nobody awaits any more."
-    ),
+    Operation("executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."),
+    Operation("agentRevokesCalls", "send", "effect", "An agent service settles a call that nobody awaits any more."),
     Operation(
         "executorAsksClaimer",
         "send",
@@ -223,20 +213,12 @@ OPERATIONS = (
     ),
     Operation("executorAnswersPeers", "receive", "executor", "A tool service tells what it has in hand."),
     Operation("executorWritesFiles", "send", "file", "A tool writes a file of its run's workspace."),
-    Operation(
-        "gatewayReadsFiles", "receive", "file", "The gateway knows which files and blobs belong to a run."
-    ),
-    Operation(
-        "gatewayWritesFiles", "send", "file", "The gateway passes on the files that people give a run."
-    ),
+    Operation("gatewayReadsFiles", "receive", "file", "The gateway knows which files and blobs belong to a run."),
+    Operation("gatewayWritesFiles", "send", "file", "The gateway passes on the files that people give a run."),
     Operation("executorAnswers", "send", "inbox", "A tool service sends a result.", (ToolResult,)),
     Operation("sandboxReceivesCode", "receive", "code", "A sandbox takes blocks of code."),
-    Operation(
-        "sandboxHandsCodeOver", "send", "warm", "A sandbox offers code to the one that keeps the interpreter."
-    ),
-    Operation(
-        "sandboxTakesCodeOver", "receive", "warm", "A sandbox goes on with code that another was delivered."
-    ),
+    Operation("sandboxHandsCodeOver", "send", "warm", "A sandbox offers code to the one that keeps the interpreter."),
+    Operation("sandboxTakesCodeOver", "receive", "warm", "A sandbox goes on with code that another was delivered."),
     Operation(
         "sandboxAnswers",
         "send",
@@ -256,17 +238,13 @@ OPERATIONS = (
         (Task, Cancel, Decision, Signal, UserMessage, Edit),
     ),
     Operation("gatewayReadsJournals", "receive", "journal", "The gateway lists, shows and streams runs."),
-    Operation(
-        "tracerFollowsJournals", "receive", "journal", "A tracer exports the spans that an entry ends."
-    ),
+    Operation("tracerFollowsJournals", "receive", "journal", "A tracer exports the spans that an entry ends."),
     Operation(
         "agentTellsChunks",
         "send",
         "chunk",
         "An agent service passes on a stream that a program has asked for.",
     ),
-    Operation(
-        "programHearsChunks", "receive", "chunk", "A program host passes the stream on to its program."
-    ),
+    Operation("programHearsChunks", "receive", "chunk", "A program host passes the stream on to its program."),
     Operation("gatewayHearsDeltas", "receive", "delta", "The gateway passes deltas on to whoever looks on."),
 )

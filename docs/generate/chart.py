@@ -34,9 +34,7 @@ def files() -> dict[Path, str]:
         CHART / "crds" / "cadre.yaml": f"{_HEAD}\n{crds}",
         # Copies: a packed chart takes along no file from outside of it, and Helm warns of symbolic links.
         CHART / "files" / "alerts.yml": (DEPLOY / "prometheus" / "alerts.yml").read_text(),
-        CHART / "files" / "kubernetes-alerts.yml": (
-            DEPLOY / "prometheus" / "kubernetes-alerts.yml"
-        ).read_text(),
+        CHART / "files" / "kubernetes-alerts.yml": (DEPLOY / "prometheus" / "kubernetes-alerts.yml").read_text(),
         CHART / "files" / "dashboard.json": (DEPLOY / "grafana" / "dashboards" / "cadre.json").read_text(),
         CHART / "templates" / "operator.yaml": _operator(),
         CHART / "values.schema.json": json.dumps(_schema(), indent=2, ensure_ascii=False) + "\n",
@@ -63,9 +61,7 @@ def _filled(manifests: list[dict[str, Any]]) -> str:
 
 def _schema() -> dict[str, Any]:
     """The values of the chart: those of the renderer below `cadre`, as strict as it is."""
-    [cadre, workload], parts = msgspec.json.schema_components(
-        [Values, Workload], ref_template="#/definitions/{name}"
-    )
+    [cadre, workload], parts = msgspec.json.schema_components([Values, Workload], ref_template="#/definitions/{name}")
     known = parts["Values"]["properties"]
     del known["namespace"]  # the release's
     known["workloads"]["additionalProperties"] = {"anyOf": [workload, {"type": "null"}]}

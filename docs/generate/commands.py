@@ -34,9 +34,7 @@ def _sections(command: click.Command, context: click.Context) -> list[str]:
     if not isinstance(command, click.Group) or command.invoke_without_command:
         parts.append(f"    {_usage(command, context)}\n")
     parts += [f"{text}\n" for text in _paragraphs(command.help or "")]
-    if rows := [
-        _row(one, context) for one in command.params if isinstance(one, click.Option) and not one.hidden
-    ]:
+    if rows := [_row(one, context) for one in command.params if isinstance(one, click.Option) and not one.hidden]:
         parts.append("\n".join(["| option | |", "|---|---|", *rows]) + "\n")
     if isinstance(command, click.Group):
         for name, one in command.commands.items():

@@ -25,9 +25,7 @@ def state_table(edges: list[Edge] | None = None) -> str:
         f"| {source} | {arrival} | {', '.join(targets)} | {', '.join(f'`{event}`' for event in events)} |"
         for (source, arrival), (targets, events) in sorted(rows.items(), key=lambda row: _rank(row[0][0]))
     ]
-    return "\n".join(
-        ["| phase | arrival | leads to | events, as the case may be |", "|---|---|---|---|", *lines]
-    )
+    return "\n".join(["| phase | arrival | leads to | events, as the case may be |", "|---|---|---|---|", *lines])
 
 
 def _rank(phase: str) -> int:

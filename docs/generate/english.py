@@ -62,11 +62,7 @@ def prose_of(file: Path) -> Iterator[tuple[str, bool]]:
         yield from ((paragraph, False) for paragraph in _paragraphs(text))
         return
     for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value, True
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

@@ -56,10 +56,7 @@ def pages() -> dict[Path, str]:
         },
         DOCS / "python.md": {
             "event classes": names.event_classes,
-            **{
-                name: partial(names.names, name)
-                for name in ("cadre.client", "cadre.protocol", "cadre.testing")
-            },
+            **{name: partial(names.names, name) for name in ("cadre.client", "cadre.protocol", "cadre.testing")},
         },
         DOCS / "access.md": {"routes and rights": tables.rights},
         DOCS / "clients.md": {"clients": tables.clients},

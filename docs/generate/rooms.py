@@ -40,6 +40,4 @@ def _first_line(module: Path) -> str:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    return "\n".join(
-        ["| room | what is in it |", "|---|---|", *(f"| `{path}` | {line} |" for path, line in rows)]
-    )
+    return "\n".join(["| room | what is in it |", "|---|---|", *(f"| `{path}` | {line} |" for path, line in rows)])

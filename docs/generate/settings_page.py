@@ -51,9 +51,7 @@ def page() -> str:
     parts = [_HEAD]
     for title, structs in _STRUCTS.items():
         rows = [row for struct, prefix in structs for row in _rows(struct, prefix)]
-        parts.append(
-            "\n".join([f"## {title}\n", "| variable | default | meaning |", "|---|---|---|", *rows]) + "\n"
-        )
+        parts.append("\n".join([f"## {title}\n", "| variable | default | meaning |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)
 
 
@@ -63,9 +61,7 @@ def _rows(struct: type[msgspec.Struct], prefix: str) -> list[str]:
     for field in msgspec.structs.fields(struct):
         renamed = field.encode_name != field.name
         name = field.encode_name if renamed else f"{prefix}{field.name.upper()}"
-        rows.append(
-            f"| `{name}` | {_default(field.default)} | {texts.get(field.name, '').replace('|', '&#124;')} |"
-        )
+        rows.append(f"| `{name}` | {_default(field.default)} | {texts.get(field.name, '').replace('|', '&#124;')} |")
     return rows
 
 
@@ -89,6 +85,4 @@ def _docstrings(struct: type) -> dict[str, str]:
 def _default(value: object) -> str:
     if value == "" or value is msgspec.NODEFAULT:
         return "none"
-    return (
-        f"{value:g}" if isinstance(value, float) else f"`{value}`" if isinstance(value, str) else str(value)
-    )
+    return f"{value:g}" if isinstance(value, float) else f"`{value}`" if isinstance(value, str) else str(value)

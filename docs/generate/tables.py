@@ -22,9 +22,7 @@ def subjects() -> str:
     for channel in CHANNELS:
         payload = ", ".join(message.__name__ for message in channel.messages) or "text"
         sent, received = (_who(channel.name, action) for action in ("send", "receive"))
-        rows.append(
-            f"| {channel.name} | `{channel.address}` | {channel.kind} | {payload} | {sent} | {received} |"
-        )
+        rows.append(f"| {channel.name} | `{channel.address}` | {channel.kind} | {payload} | {sent} | {received} |")
     return "\n".join(rows)
 
 
@@ -60,9 +58,7 @@ def edit_codes() -> str:
 
 
 def _codes(meanings: Mapping[Any, str]) -> str:
-    return "\n".join(
-        ["| `code` | when |", "|---|---|", *(f"| `{c}` | {text} |" for c, text in meanings.items())]
-    )
+    return "\n".join(["| `code` | when |", "|---|---|", *(f"| `{c}` | {text} |" for c, text in meanings.items())])
 
 
 def clients() -> str:

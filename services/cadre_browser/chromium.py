@@ -109,9 +109,7 @@ class Chromium:
         )
         debugging = self._await_port(browser, profile / "DevToolsActivePort", r"^(\d+)\n")
         log = self.folder / "driver.log"
-        driver = self._spawn(
-            settings.driver, "--port=0", f"--log-path={log}", output=self.folder / "driver.out"
-        )
+        driver = self._spawn(settings.driver, "--port=0", f"--log-path={log}", output=self.folder / "driver.out")
         port = self._await_port(driver, self.folder / "driver.out", r"successfully on port (\d+)\.")
         options = options_of()
         options.debugger_address = f"127.0.0.1:{debugging}"
@@ -151,9 +149,7 @@ class Chromium:
     def _spawn(self, command: str, *arguments: str, output: Path | None = None) -> subprocess.Popen[bytes]:
         path = shutil.which(command)
         if path is None:
-            raise BrowserUnavailable(
-                f"there is no {command!r} on this machine: install Chromium with its driver"
-            )
+            raise BrowserUnavailable(f"there is no {command!r} on this machine: install Chromium with its driver")
         tie = [sys.executable, "-I", die_with_parent.__file__, str(os.getpid())]
         with (output or Path(os.devnull)).open("wb") as out:
             process = subprocess.Popen(
@@ -174,9 +170,7 @@ class Chromium:
                 if ready := re.search(sign, file.read_text(errors="replace")):
                     return int(ready[1])
             time.sleep(0.02)
-        raise BrowserUnavailable(
-            "the browser did not start: `chromium --headless=new about:blank` may say why"
-        )
+        raise BrowserUnavailable("the browser did not start: `chromium --headless=new about:blank` may say why")
 
 
 def sweep() -> None:

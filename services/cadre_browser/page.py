@@ -162,9 +162,7 @@ class Page:
         """Address, title, place and tabs, or the dialog that holds the page."""
         dialog = self.dialog()
         if dialog is not None:
-            return (
-                f"The page shows a dialog and waits: {dialog!r}. Answer it by answer_dialog or close_popups."
-            )
+            return f"The page shows a dialog and waits: {dialog!r}. Answer it by answer_dialog or close_popups."
         place = self._driver.execute_script(_PLACE)
         tabs = len(self._driver.window_handles)
         number = self._driver.window_handles.index(self._driver.current_window_handle) + 1
@@ -188,10 +186,7 @@ class Page:
         if self._sized not in handles or self._driver.current_window_handle != self._sized:
             self._fit()
         until = time.monotonic() + LOAD_SECONDS
-        while (
-            self._driver.execute_script("return document.readyState;") != "complete"
-            and time.monotonic() < until
-        ):
+        while self._driver.execute_script("return document.readyState;") != "complete" and time.monotonic() < until:
             time.sleep(0.05)
 
     def downloads(self) -> list[tuple[str, bytes]]:

@@ -164,9 +164,7 @@ class BrowserSessions:
     @contextlib.asynccontextmanager
     async def of(self, context: ToolContext) -> AsyncIterator[BrowserSession]:
         """The run's session, for this call alone."""
-        session = self._sessions.pop(context.run, None) or BrowserSession(
-            self._settings, self.guard, context.run
-        )
+        session = self._sessions.pop(context.run, None) or BrowserSession(self._settings, self.guard, context.run)
         self._sessions[context.run] = session  # the one used last stands last
         session.waiting += 1
         try:

@@ -108,9 +108,7 @@ class GatewayService:
         if failure := self.tail.failure() or self.feeds.tail.failure():
             return f"reading the journals failed: {failure!r}"
         if self.index.failure is not None:
-            self._waits_for_lists = (
-                False  # `about` says it: requests come already, and lists alone need the index
-            )
+            self._waits_for_lists = False  # `about` says it: requests come already, and lists alone need the index
         is_new = self._waits_for_lists and time.monotonic() - self.started_at < _LITTLE_SECONDS
         progress = self.index.progress
         if is_new and progress is not None and progress.of - progress.read <= _LITTLE_MESSAGES:
@@ -192,9 +190,7 @@ class GatewayService:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        log.critical(
-            "the %s has stopped: this process must be started again", task.get_name(), exc_info=error
-        )
+        log.critical("the %s has stopped: this process must be started again", task.get_name(), exc_info=error)
 
 
 async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[Sample]:

@@ -33,9 +33,7 @@ from cadre_gateway.wiring import GatewayOptions, start
 
 @click.command("gateway")
 @click.option("--host", default=None, help="Address to listen on [CADRE_HOST, 127.0.0.1].")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=None, help="Port to listen on; 0 takes a free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=None, help="Port to listen on; 0 takes a free one.")
 @click.option(
     "--auth",
     is_flag=False,
@@ -50,9 +48,7 @@ from cadre_gateway.wiring import GatewayOptions, start
     help="Serve the tenants of this folder, each by its own host names [CADRE_TENANTS].",
 )
 @click.option("--insecure", is_flag=True, help="Let everybody in, wherever it listens [CADRE_AUTH=off].")
-def command(
-    host: str | None, port: int | None, auth: str | None, tenants: Path | None, insecure: bool
-) -> None:
+def command(host: str | None, port: int | None, auth: str | None, tenants: Path | None, insecure: bool) -> None:
     """Serves runs, their events and the directory of agents and tools over HTTP."""
     try:
         settings = read_settings(host=host, port=port)
@@ -78,9 +74,7 @@ def command(
                 " start it with --auth (CADRE_AUTH=keys) and an administrator's key in CADRE_ADMIN_KEY, or with"
                 " --insecure (CADRE_AUTH=off) where only trusted machines reach it (docs/access.md)"
             )
-        options = GatewayOptions(
-            access, oidc, read_index_settings(), bodies, read_card_settings(), read_secret
-        )
+        options = GatewayOptions(access, oidc, read_index_settings(), bodies, read_card_settings(), read_secret)
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)

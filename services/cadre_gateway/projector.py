@@ -192,9 +192,7 @@ class IndexRebuilder:
         if self.index.failure is not None:
             raise RunIndexUnavailable(str(self.index.failure))
         if self.index.progress is not None or (self._task is not None and not self._task.done()):
-            raise Problem(
-                409, "rebuilding", "the index is being rebuilt already: GET /v1/index shows the progress"
-            )
+            raise Problem(409, "rebuilding", "the index is being rebuilt already: GET /v1/index shows the progress")
         self._last = IndexRebuild(state="running", started_at=self.clock.now())
         self._task = asyncio.create_task(self._run(self._last), name="rebuild")
         return self._last

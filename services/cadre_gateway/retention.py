@@ -60,9 +60,7 @@ _MAX_WAIT_SECONDS = 3600.0
 _FIRST_UNSTARTED = SqlQuery(
     "SELECT tree, unstarted_at FROM trees WHERE unstarted_at IS NOT NULL ORDER BY unstarted_at LIMIT 1"
 )
-_FIRST_ENDED = SqlQuery(
-    "SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT 1"
-)
+_FIRST_ENDED = SqlQuery("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT 1")
 
 Work = Callable[[], Awaitable[None]]
 
@@ -225,9 +223,7 @@ class Janitor:
             if record.unstarted_at is not None and not has_task:
                 log.info("run %s has files and was never begun: they are removed", tree)
                 before = record.last + 1
-                self._removals.pending_erasures[tree] = PendingErasure(
-                    tree, before, 0.0, True, found.forget()
-                )
+                self._removals.pending_erasures[tree] = PendingErasure(tree, before, 0.0, True, found.forget())
             found.note_started()
 
     async def _finish(self, erasure: PendingErasure) -> None:
@@ -283,9 +279,7 @@ class Janitor:
             fence, last = found if found is not None else (0, None)
             if isinstance(last, Erased) and known and known < fence:
                 return fence, last
-            lifecycle = Erased(
-                id=f"{tree}:erased", tree=tree, run=tree, at=self._clock.now(), expired=expired
-            )
+            lifecycle = Erased(id=f"{tree}:erased", tree=tree, run=tree, at=self._clock.now(), expired=expired)
             try:
                 return await self._erasure.record(lifecycle, fence), lifecycle
             except Fenced:

@@ -144,9 +144,7 @@ class Tenant:
         keep = self.spec.keep_days
         key = nats_files.key_file(self._folder / AUTH_FOLDER, "gateway")
         # It is opened again and again, and says meanwhile what is missing.
-        changed = {"nats_credentials": str(key), "setup_seconds": 0.0} | (
-            {} if keep is None else {"keep_days": keep}
-        )
+        changed = {"nats_credentials": str(key), "setup_seconds": 0.0} | ({} if keep is None else {"keep_days": keep})
         return msgspec.structs.replace(self._process.settings, **changed)
 
     def _options(self) -> GatewayOptions:
@@ -271,10 +269,7 @@ class Tenants:
             except CadreError as error:
                 log.warning("the figures of tenant %s cannot be read: %s", one.name, error)
                 continue
-            found += [
-                sample._replace(attributes={**sample.attributes, names.TENANT: one.name})
-                for sample in samples
-            ]
+            found += [sample._replace(attributes={**sample.attributes, names.TENANT: one.name}) for sample in samples]
         return found
 
     def front(self, app: AsgiApp) -> AsgiApp:
@@ -333,9 +328,7 @@ class Tenants:
                 continue
             taken = [host for host in spec.hosts if host in self._by_host]
             if taken:
-                wrong[name] = (
-                    f"{taken[0]} is the host of {self._by_host[taken[0]].name}: name it in one of them"
-                )
+                wrong[name] = f"{taken[0]} is the host of {self._by_host[taken[0]].name}: name it in one of them"
                 continue
             self._begin(name, spec)
         for name, what in wrong.items():

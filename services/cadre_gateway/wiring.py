@@ -111,9 +111,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
     index = RunIndex(open_database(options.index), streams)
-    with contextlib.suppress(
-        RunIndexUnavailable
-    ):  # the gateway tries again, and says why: only lists need it
+    with contextlib.suppress(RunIndexUnavailable):  # the gateway tries again, and says why: only lists need it
         await index.open()
     erasure = NatsErasure(nc, topology, blobs, platform.clock)
     queues = _left_queues(platform)

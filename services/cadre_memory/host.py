@@ -83,9 +83,7 @@ class MemoryHost:
         for outcome in ("parts", "words_only"):
             platform.meters.record(names.MEMORY_REFUSED_CHUNKS, 0, {names.OUTCOME: outcome})
         chunk_embedder = ChunkEmbedder(embedder, platform.meters) if embedder is not None else None
-        sweeper = (
-            Sweeper(index, chunk_embedder, settings.embeddings_batch) if chunk_embedder is not None else None
-        )
+        sweeper = Sweeper(index, chunk_embedder, settings.embeddings_batch) if chunk_embedder is not None else None
         reembedder = Reembedder(index, chunk_embedder)
         searcher = Searcher(
             *(index, embedder, settings.embeddings_seconds),

@@ -15,9 +15,7 @@ from cadre_memory.settings import Embeddings, MemorySettings, read_memory_settin
 
 
 @click.group("memory", invoke_without_command=True)
-@click.option(
-    "--directory", metavar="DIR", help="Of the embedded index.  [CADRE_MEMORY_DIRECTORY, .cadre/memory]"
-)
+@click.option("--directory", metavar="DIR", help="Of the embedded index.  [CADRE_MEMORY_DIRECTORY, .cadre/memory]")
 @click.option(
     "--keep-days",
     type=click.FloatRange(min=0),

@@ -50,9 +50,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         asked = self.embeddings in ("auto", "openai") and self.embeddings_url
         if asked and not self.embeddings_model:
-            raise SettingError(
-                "CADRE_MEMORY_EMBEDDINGS_URL needs CADRE_MEMORY_EMBEDDINGS_MODEL: its model's name"
-            )
+            raise SettingError("CADRE_MEMORY_EMBEDDINGS_URL needs CADRE_MEMORY_EMBEDDINGS_MODEL: its model's name")
         if not self.directory.strip():
             raise SettingError("CADRE_MEMORY_DIRECTORY is empty: name a folder")
 

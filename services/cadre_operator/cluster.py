@@ -225,9 +225,7 @@ class Cluster:
         if self._client is None:
             info = login()
             if info is None:
-                raise ApiError(
-                    401, "there is neither a service account nor a kubeconfig to reach a cluster with"
-                )
+                raise ApiError(401, "there is neither a service account nor a kubeconfig to reach a cluster with")
             self._client = httpx2.AsyncClient(
                 base_url=info.server,
                 headers=info.as_http_headers(),

@@ -55,9 +55,7 @@ class Desired(NamedTuple):
     """The agents and tools that an object names and nothing here is, by its uid; "" when there are all."""
 
 
-def desired(
-    reading: Reading, users: Users, others: Collection[Key], admin: Manifest | None = None
-) -> Desired:
+def desired(reading: Reading, users: Users, others: Collection[Key], admin: Manifest | None = None) -> Desired:
     """Return what the services need. `others` are objects made by others: they stay as they are. `admin` is the Secret
     that the values name for the gateway, where it exists."""
     values, found = reading.values, Desired({}, dict(reading.problems), {}, {}, reading.lacks)
@@ -126,8 +124,7 @@ def _of_administrator(manifests: list[Manifest], values: Values, admin: Manifest
 
 def _asks_for(template: Manifest, secret: str, key: str) -> bool:
     return any(
-        ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).items()
-        >= {"name": secret, "key": key}.items()
+        ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).items() >= {"name": secret, "key": key}.items()
         for container in template["spec"]["containers"]
         for variable in container.get("env") or ()
     )
@@ -143,9 +140,7 @@ def _paths(role: Role) -> list[str]:
 def _rendered(service: Service, values: Values) -> list[Manifest]:
     key = service.component.key
     # Values may name services whose objects are not there yet.
-    workloads = {
-        name: one for name, one in values.workloads.items() if "*" in name or name in (key, "provision")
-    }
+    workloads = {name: one for name, one in values.workloads.items() if "*" in name or name in (key, "provision")}
     if service.replicas is not None:
         workloads[key] = {**workloads.get(key, {}), "replicas": service.replicas, "scale": None}
     files = render([service.component], msgspec.structs.replace(values, workloads=workloads), key)

@@ -48,11 +48,7 @@ class Gateways:
         except httpx2.HTTPError as error:
             return f"the gateway at {url} does not answer: {error or type(error).__name__}"
         is_gone = method == "DELETE" and answer.status_code == 404
-        return (
-            ""
-            if answer.is_success or is_gone
-            else f"the gateway answered {answer.status_code}: {answer.text[:300]}"
-        )
+        return "" if answer.is_success or is_gone else f"the gateway answered {answer.status_code}: {answer.text[:300]}"
 
     async def is_there(self, values: Values) -> bool:
         """Return whether the namespace has a gateway, be it busy or broken."""
@@ -123,9 +119,7 @@ class DefinitionObjects:
     def __init__(self, gateways: Gateways) -> None:
         self._gateways = gateways
 
-    async def settle(
-        self, definition: Definition[AnySpec], found: Manifest, values: Values
-    ) -> tuple[Condition, ...]:
+    async def settle(self, definition: Definition[AnySpec], found: Manifest, values: Values) -> tuple[Condition, ...]:
         """Bring the gateway up to date with the object; return the object's conditions."""
         name = found["metadata"]["name"]
         try:

@@ -28,9 +28,7 @@ from cadre.telemetry.logs import configure_logging
     type=click.Path(path_type=Path),
     help="Values of all namespaces.",
 )
-@click.option(
-    "--namespace", "namespaces", multiple=True, help="Act here alone; in all namespaces unless given."
-)
+@click.option("--namespace", "namespaces", multiple=True, help="Act here alone; in all namespaces unless given.")
 @click.option(
     "--gateway",
     default="http://{gateway}.{namespace}.svc",

@@ -77,9 +77,7 @@ def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
     reader.read_tool_servers()
     reader.read_platform()
     services = [
-        one._replace(replicas=counts[_uid(one.owners[0])])
-        if one.component.role in ("agent", "tools")
-        else one
+        one._replace(replicas=counts[_uid(one.owners[0])]) if one.component.role in ("agent", "tools") else one
         for one in reader.services
     ]
     return Reading(services, reader.problems, reader.values, reader.lacks())
@@ -175,9 +173,7 @@ class _NamespaceReader:
             self.services.append(Service(component, [found], role))
         shared = {one.component.key for one in self.services if one.component.beside}
         self.services = [
-            one._replace(component=one.component._replace(is_shared=True))
-            if one.component.key in shared
-            else one
+            one._replace(component=one.component._replace(is_shared=True)) if one.component.key in shared else one
             for one in self.services
         ]
 
@@ -218,9 +214,7 @@ class _NamespaceReader:
         found: dict[str, str] = {}
         for uid, spec in self._agents.items():
             members = [one for one in spec.team if isinstance(one, str) and one not in agents]
-            away = [f"agent {one}" for one in members] + [
-                f"tool {one}" for one in spec.tools if one not in tools
-            ]
+            away = [f"agent {one}" for one in members] + [f"tool {one}" for one in spec.tools if one not in tools]
             found[uid] = f"there is no {', '.join(away)} in this namespace" if away else ""
         for kind in DEFINITIONS:
             for one in self._objects[kind.kind]:
@@ -293,10 +287,7 @@ class _NamespaceReader:
 
 def _uncounted(objects: Sequence[Manifest]) -> list[Manifest]:
     """Return the objects without what no file has: how many pods one has is the cluster's."""
-    return [
-        {**one, "spec": {key: value for key, value in one["spec"].items() if key != "replicas"}}
-        for one in objects
-    ]
+    return [{**one, "spec": {key: value for key, value in one["spec"].items() if key != "replicas"}} for one in objects]
 
 
 def _check_agent(found: Manifest, name: str) -> None:
@@ -304,13 +295,9 @@ def _check_agent(found: Manifest, name: str) -> None:
     if f"{name}.yaml" == TEAM_FILE:
         raise SpecError(f"{name} is the name of a team's file: choose another one", key="metadata.name")
     if spec.get("prompts") not in (None, SHORT_PROMPTS):
-        raise SpecError(
-            f"an object cannot refer to files: write {SHORT_PROMPTS}, or leave it out", key="spec.prompts"
-        )
+        raise SpecError(f"an object cannot refer to files: write {SHORT_PROMPTS}, or leave it out", key="spec.prompts")
     if "skills" in spec:
-        raise SpecError(
-            "an object cannot refer to folders: serve skills as tools, from an image", key="spec.skills"
-        )
+        raise SpecError("an object cannot refer to folders: serve skills as tools, from an image", key="spec.skills")
 
 
 def _with_workload(values: Values, key: str, layer: dict[str, Any]) -> Values:

@@ -56,9 +56,7 @@ class NatsList:
         if values.nats.tls.secret:
             return ""  # the certificate that it is known by is the services'
         # Side by side: a server that does not answer holds a round up once.
-        unknown = await asyncio.gather(
-            *(_is_unknown(values.nats.url, one["data"]) for one in places.values())
-        )
+        unknown = await asyncio.gather(*(_is_unknown(values.nats.url, one["data"]) for one in places.values()))
         for place, is_unknown in zip(places, unknown, strict=True):
             if not is_unknown:
                 self._unknown_since.pop(place, None)
@@ -80,9 +78,7 @@ async def _is_unknown(url: str, data: Mapping[str, str]) -> bool:
         key.write_bytes(b64decode(data[KEY_FILE]))
         key.chmod(0o600)
         try:
-            nc = await connect(
-                Settings(nats_url=url, nats_credentials=str(key)), "cadre operator", wait=False
-            )
+            nc = await connect(Settings(nats_url=url, nats_credentials=str(key)), "cadre operator", wait=False)
         except NotSetUpYet:
             return True
         except CadreError:
@@ -110,9 +106,7 @@ class Users:
         [whole] = merged([role] if known is None else [known, role])
         self._roles[role.user] = whole
         key = self._keys.setdefault(role.user, new_key(role.user))
-        return _secret(
-            secret_name(role), namespace, KEY_FILE, text_of(key), {ROLE_ANNOTATION: role_text(whole)}
-        )
+        return _secret(secret_name(role), namespace, KEY_FILE, text_of(key), {ROLE_ANNOTATION: role_text(whole)})
 
     def server_secret(self, values: Values) -> Manifest:
         """Return the Secret with the server's list."""

@@ -92,9 +92,7 @@ class Operator:
 
     async def _probes(self, host: str, port: int) -> None:
         app = with_health(_no_page, self.unready)
-        settings = uvicorn.Config(
-            app, host=host, port=port, log_config=None, access_log=False, lifespan="off"
-        )
+        settings = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, lifespan="off")
         await HttpServer(settings).serve()
 
     def _registry(self) -> kopf.OperatorRegistry:

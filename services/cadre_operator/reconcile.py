@@ -115,9 +115,7 @@ class Reconciler:
     async def namespaces(self) -> set[str]:
         """Return the namespaces that have objects. Raise what Cluster does."""
         return {
-            one["metadata"]["namespace"]
-            for kind in OBJECT_KINDS
-            for one in await self._cluster.list(kind.kind, "")
+            one["metadata"]["namespace"] for kind in OBJECT_KINDS for one in await self._cluster.list(kind.kind, "")
         }
 
     async def reconcile(self, namespace: str) -> bool:
@@ -126,9 +124,7 @@ class Reconciler:
         Raises what Cluster does: then it is to be tried again.
         """
         # Before its owners: what the cluster frees of an owner after this look is not given that owner again.
-        found = [
-            one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
-        ]
+        found = [one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")]
         objects = {one.kind: await self._cluster.list(one.kind, namespace) for one in OBJECT_KINDS}
         live = {
             kind: [one for one in found if not one["metadata"].get("deletionTimestamp")]
@@ -222,9 +218,7 @@ class Reconciler:
         wanted = desired(reading, Users(secrets), others, admin)
         # A user whose Secret goes is left out of the server's list in the same step.
         gone = [
-            one["metadata"]["name"]
-            for one in superfluous(existing, wanted, _uids(live))
-            if one["kind"] == "Secret"
+            one["metadata"]["name"] for one in superfluous(existing, wanted, _uids(live)) if one["kind"] == "Secret"
         ]
         return desired(reading, Users(secrets, gone), others, admin) if gone else wanted
 
@@ -287,9 +281,7 @@ class Reconciler:
             if (target := one["spec"]["scaleTargetRef"]).get("apiVersion", "").startswith(f"{GROUP}/")
         }
         counts = {
-            one["metadata"]["name"]: one["spec"].get("replicas", 1)
-            for one in existing
-            if one["kind"] == "Deployment"
+            one["metadata"]["name"]: one["spec"].get("replicas", 1) for one in existing if one["kind"] == "Deployment"
         }
         for kind in ("Agent", "ToolServer"):
             for one in live[kind]:
@@ -310,18 +302,14 @@ class Reconciler:
         except ApiError as error:
             if error.status != 403:
                 raise
-            _logger.info(
-                "%s: %s; NATS has its new users when its kubelet looks again", values.namespace, error
-            )
+            _logger.info("%s: %s; NATS has its new users when its kubelet looks again", values.namespace, error)
 
     async def _unmounted(self, namespace: str, pods: Sequence[Manifest]) -> dict[str, str]:
         """Return by the name of a pod that has not begun the Secret, ConfigMap or key that it mounts and is not there:
         no status of the pod says so."""
         mounts = {pod["metadata"]["name"]: mounts_of(pod) for pod in pods}
         wanted = {(kind, name) for many in mounts.values() for kind, name, _ in many}
-        there = {
-            (kind, name): await self._cluster.get(kind, namespace, name) for kind, name in sorted(wanted)
-        }
+        there = {(kind, name): await self._cluster.get(kind, namespace, name) for kind, name in sorted(wanted)}
         found: dict[str, str] = {}
         for pod, many in mounts.items():
             for kind, name, keys in many:
@@ -406,10 +394,7 @@ class Reconciler:
             if condition.reason not in told:
                 told.add(condition.reason)
                 is_warning = not condition.holds and condition.reason != PROGRESSING
-                message = (
-                    condition.message
-                    or f"{one['kind']} {one['metadata']['name']}: {condition.reason.lower()}"
-                )
+                message = condition.message or f"{one['kind']} {one['metadata']['name']}: {condition.reason.lower()}"
                 await self._cluster.tell(one, condition.reason, message, is_warning=is_warning)
 
 
@@ -419,9 +404,7 @@ def _keys_of_waiting(
     """Return the Secrets with the NATS keys of some services that are not ready for no reason that Kubernetes has."""
     names = sorted({name for many in wanted.deployments.values() for name in many} & found.keys())
     waiting = [
-        name
-        for name in names
-        if of_deployment(found[name], pods.get(name, ())).reason in (PROGRESSING, CRASHES)
+        name for name in names if of_deployment(found[name], pods.get(name, ())).reason in (PROGRESSING, CRASHES)
     ]
     mounted = [
         volume["secret"]["secretName"]

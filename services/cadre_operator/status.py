@@ -93,9 +93,7 @@ def pod_trouble(pod: Manifest) -> tuple[str, str] | None:
         if one.get("ready"):
             continue
         waiting = (one.get("state") or {}).get("waiting") or {}
-        ended = (
-            (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
-        )
+        ended = (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
         if waiting.get("reason") == CRASHES or (ended.get("exitCode") and not waiting):
             why = ended.get("reason", "Error")
             return why if why == "OOMKilled" else CRASHES, (
@@ -149,11 +147,7 @@ def status_with(
         old = known.get(one.type, {})
         status = "True" if one.holds else "False"
         is_same = old.get("status") == status
-        if (
-            not is_same
-            or old.get("reason") != one.reason
-            or (not one.holds and old.get("message") != one.message)
-        ):
+        if not is_same or old.get("reason") != one.reason or (not one.holds and old.get("message") != one.message):
             news += [one] if one.type not in _OF_TOOLS else []
         written.append(
             {

@@ -100,9 +100,7 @@ class SandboxHost:
         answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
         secret = await retry(lambda: pool_secret(platform.nc, topology, pool), pauses=EVERY_SECOND, log=log)
         self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, platform.clock, secret)
-        self._code_calls = CodeCallHandler(
-            self._runner, platform.bus, NatsQuarantine(platform.nc, topology), pool
-        )
+        self._code_calls = CodeCallHandler(self._runner, platform.bus, NatsQuarantine(platform.nc, topology), pool)
         limiter = FairLimiter(blocks_at_once(self._settings), queues=topology.shards)
         await hear_interrupts(platform.nc, topology, self._warm_pool.interrupt)
         consumer, filter_of = topology.code_consumer(pool), partial(topology.code_filter, pool=pool)

@@ -17,22 +17,12 @@ from cadre_sandbox.interpreters.contract import TIERS
 @click.command("sandbox")
 @click.option("--pool", help="Run the code of agents that name this pool.  [CADRE_SANDBOX_POOL]")
 @click.option("--tier", type=click.Choice(TIERS), help="The least isolation.  [CADRE_SANDBOX_TIER]")
-@click.option(
-    "--sessions", type=click.IntRange(min=1), help="Interpreters at once.  [CADRE_SANDBOX_SESSIONS]"
-)
-@click.option(
-    "--concurrency", type=click.IntRange(min=1), help="Blocks at work at once.  [CADRE_SANDBOX_CONCURRENCY]"
-)
-@click.option(
-    "--ready", type=click.IntRange(min=0), help="Fresh interpreters in wait.  [CADRE_SANDBOX_READY]"
-)
-@click.option(
-    "--seconds", type=click.FloatRange(min=0.1), help="Most that a block computes.  [CADRE_SANDBOX_SECONDS]"
-)
+@click.option("--sessions", type=click.IntRange(min=1), help="Interpreters at once.  [CADRE_SANDBOX_SESSIONS]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Blocks at work at once.  [CADRE_SANDBOX_CONCURRENCY]")
+@click.option("--ready", type=click.IntRange(min=0), help="Fresh interpreters in wait.  [CADRE_SANDBOX_READY]")
+@click.option("--seconds", type=click.FloatRange(min=0.1), help="Most that a block computes.  [CADRE_SANDBOX_SECONDS]")
 @click.option("--memory-mb", type=click.IntRange(min=16), help="Most of each.  [CADRE_SANDBOX_MEMORY_MB]")
-@click.option(
-    "--modules", metavar="A,B", help="Imported once for all, such as numpy.  [CADRE_SANDBOX_MODULES]"
-)
+@click.option("--modules", metavar="A,B", help="Imported once for all, such as numpy.  [CADRE_SANDBOX_MODULES]")
 @click.option("--python", help="The Python that runs the code.  [CADRE_SANDBOX_PYTHON]")
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
 @click.option("--check", is_flag=True, help="Say which tier of isolation is reached here, and stop.")

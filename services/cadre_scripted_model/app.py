@@ -69,9 +69,7 @@ def build_app(source: ReplySource, log: RequestLog) -> Starlette:
         try:
             seconds = float(request.query_params.get("settled", "0"))
         except ValueError:
-            return _error(
-                ErrorReply(status=400, message="settled must be a number of seconds", param="settled")
-            )
+            return _error(ErrorReply(status=400, message="settled must be a number of seconds", param="settled"))
         if seconds > 0 and not await log.settled(seconds):
             return _error(ErrorReply(status=408, message=f"requests are still open after {seconds:g} s"))
         return _json(log.lines())
@@ -122,9 +120,7 @@ async def _unknown(request: Request, error: Exception) -> Response:
         "POST /v1/chat/completions, POST /v1/responses, POST /v1/embeddings, GET /v1/models,"
         " GET /script/journal, POST /script/reset, POST /script/release"
     )
-    return _error(
-        ErrorReply(status=status, message=f"no {request.method} {request.url.path} here; there is {paths}")
-    )
+    return _error(ErrorReply(status=status, message=f"no {request.method} {request.url.path} here; there is {paths}"))
 
 
 def _error(error: ErrorReply) -> Response:

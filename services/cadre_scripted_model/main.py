@@ -18,8 +18,7 @@ from cadre_scripted_model.request_log import RequestLog
 from cadre_scripted_model.script_player import Script, ScriptPlayer, read_script
 
 BANNER = (
-    "Scripted model: canned replies, not an AI."
-    " For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
+    "Scripted model: canned replies, not an AI. For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
 )
 
 IGNORED_SERVER_ERRORS = (
@@ -75,9 +74,7 @@ def command(  # noqa: PLR0913 - options
     _serve(source, listener)
 
 
-def _source(
-    mode: str, script: Path | None, cassette: Path | None, upstream: str | None
-) -> tuple[ReplySource, str]:
+def _source(mode: str, script: Path | None, cassette: Path | None, upstream: str | None) -> tuple[ReplySource, str]:
     """Return the source of answers, and what it is in words. Raises SettingError."""
     if mode == "script":
         if script is None:

@@ -115,9 +115,7 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
         return [_renamed(item, names) for item in value]
     if isinstance(value, dict):
         return {
-            key: names.get(str(item), item)
-            if key in ("id", "tool_call_id", "call_id")
-            else _renamed(item, names)
+            key: names.get(str(item), item) if key in ("id", "tool_call_id", "call_id") else _renamed(item, names)
             for key, item in value.items()
         }
     return value
@@ -169,9 +167,7 @@ class Cassettes:
         best, where = -1, ""
         for path in sorted(self._folder.glob("*.json")):
             old, new = _conversation(_read(path).request), _conversation(request)
-            same = next(
-                (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
-            )
+            same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
             if same > best:
                 best, where = same, _difference(path.name, same, old, new)
         return where
@@ -184,9 +180,7 @@ class Cassettes:
 def _difference(name: str, at: int, old: list[Any], new: list[Any]) -> str:
     if old == new:
         return f"{name} has the same messages: the model, the tools or `stream` differ"
-    shown = [
-        json.dumps(side[at], ensure_ascii=False)[:160] if at < len(side) else "nothing" for side in (old, new)
-    ]
+    shown = [json.dumps(side[at], ensure_ascii=False)[:160] if at < len(side) else "nothing" for side in (old, new)]
     return f"{name} is nearest; message {at} was {shown[0]}, now it is {shown[1]}"
 
 

@@ -230,9 +230,7 @@ def as_native(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def as_text(reply: Reply) -> Reply:
     """Return the reply with its first call written as the schema wants it."""
     call = reply.tool_calls[0]
-    arguments = (
-        call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-    )
+    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
     text = f'{{"function": {{"name": {json.dumps(call.name)}, "arguments": {arguments}}}}}'
     return msgspec.structs.replace(reply, content=text, tool_calls=[])
 

@@ -150,9 +150,7 @@ class ResponseEvents:
     def opening(self) -> bytes:
         """Return the events before the first output."""
         begun = _begun(self._completion, self._view)
-        return self._event("response.created", response=begun) + self._event(
-            "response.in_progress", response=begun
-        )
+        return self._event("response.created", response=begun) + self._event("response.in_progress", response=begun)
 
     def pieces(self, size: int) -> Iterator[bytes]:
         """Yield the output; texts and arguments come in pieces of `size` characters."""
@@ -183,15 +181,13 @@ class ResponseEvents:
         part = item["content"][0]
         opened = {**part, "text": "", "annotations": []}
         place = {**place, "content_index": 0}
-        yield self._added(
-            place["output_index"], {**item, "content": [], "status": "in_progress"}
-        ) + self._event("response.content_part.added", **place, part=opened)
+        yield self._added(place["output_index"], {**item, "content": [], "status": "in_progress"}) + self._event(
+            "response.content_part.added", **place, part=opened
+        )
         for text in slices(part["text"], size):
             yield self._event("response.output_text.delta", **place, delta=text, logprobs=[])
         noted = b"".join(
-            self._event(
-                "response.output_text.annotation.added", **place, annotation_index=n, annotation=annotation
-            )
+            self._event("response.output_text.annotation.added", **place, annotation_index=n, annotation=annotation)
             for n, annotation in enumerate(part["annotations"])
         )
         yield (

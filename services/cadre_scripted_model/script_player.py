@@ -170,9 +170,7 @@ def _explain(error: msgspec.ValidationError) -> str:
     if not misfit.unknown:
         return str(error)
     where = re.sub(r"\[.*?\]", "", misfit.place)
-    shape = {"match": Match, "reply": Reply, "reply.tool_calls": CallReply, "reply.error": ErrorReply}.get(
-        where, Rule
-    )
+    shape = {"match": Match, "reply": Reply, "reply.tool_calls": CallReply, "reply.error": ErrorReply}.get(where, Rule)
     place = f" in {misfit.place}" if misfit.place else ""
     return f"unknown key {misfit.unknown!r}{place}; known keys: {', '.join(shape.__struct_fields__)}"
 
@@ -333,9 +331,7 @@ def _too_long(tokens: int, most: int) -> Reply:
         f"This model's maximum context length is {most} tokens. However, your messages resulted in {tokens} tokens."
         " Please reduce the length of the messages."
     )
-    return Reply(
-        error=ErrorReply(status=400, message=message, param="messages", code="context_length_exceeded")
-    )
+    return Reply(error=ErrorReply(status=400, message=message, param="messages", code="context_length_exceeded"))
 
 
 def render_reply(reply: Reply, view: RequestView) -> Reply:
@@ -375,9 +371,7 @@ async def _streamed(reply: Reply, completion: Completion, view: RequestView) -> 
     yield DONE
 
 
-async def _streamed_response(
-    reply: Reply, completion: Completion, view: RequestView
-) -> AsyncGenerator[bytes, None]:
+async def _streamed_response(reply: Reply, completion: Completion, view: RequestView) -> AsyncGenerator[bytes, None]:
     await asyncio.sleep(reply.latency)
     events = ResponseEvents(completion, view)
     yield events.opening()

@@ -101,9 +101,7 @@ class Fetcher:
     async def _hop(self, url: httpx2.URL) -> FetchedPage | httpx2.URL:
         """Return the page, or the address that it redirects to."""
         if url.scheme not in ("http", "https") or not url.host:
-            raise PageUnavailable(
-                f"{str(url)!r} cannot be visited: give a whole address: http://… or https://…"
-            )
+            raise PageUnavailable(f"{str(url)!r} cannot be visited: give a whole address: http://… or https://…")
         port = url.port or (443 if url.scheme == "https" else 80)
         if port > 65535:
             raise PageUnavailable(f"{url} cannot be visited: there is no port {port}")
@@ -134,9 +132,7 @@ class Fetcher:
             if response.has_redirect_location:
                 return url.join(response.headers["location"])
             if response.status_code >= 400:
-                raise PageUnavailable(
-                    f"{url} answers {response.status_code} {response.reason_phrase}".rstrip()
-                )
+                raise PageUnavailable(f"{url} answers {response.status_code} {response.reason_phrase}".rstrip())
             return await _read(url, response)
 
 

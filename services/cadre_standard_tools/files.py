@@ -40,15 +40,11 @@ async def list_files(context: ToolContext) -> list[ListedFile]:
     Returns:
         Each file's path, size, type and version.
     """
-    return [
-        ListedFile(one.path, one.size, one.media_type, one.version) for one in await context.workspace.files()
-    ]
+    return [ListedFile(one.path, one.size, one.media_type, one.version) for one in await context.workspace.files()]
 
 
 @tool(read_only=True, timeout=60)
-async def read_file(
-    path: str, context: ToolContext, offset: Start = 0, limit: Count = MAX_CHARACTERS
-) -> str | File:
+async def read_file(path: str, context: ToolContext, offset: Start = 0, limit: Count = MAX_CHARACTERS) -> str | File:
     """Reads a file of the workspace. A text comes as it is, an image or other binary file as a file value.
 
     Args:
@@ -100,9 +96,7 @@ async def delete_file(path: str, context: ToolContext) -> str:
 
 
 @tool(read_only=True, timeout=60)
-async def read_output(
-    ref: str, context: ToolContext, start: Start = 0, chars: Count = MAX_CHARACTERS
-) -> str | File:
+async def read_output(ref: str, context: ToolContext, start: Start = 0, chars: Count = MAX_CHARACTERS) -> str | File:
     """Reads a piece of a tool's output that was too long to be shown whole.
 
     Args:
@@ -125,11 +119,7 @@ def part(text: str, start: int, count: int) -> str:
     if start >= len(text):
         return f"[There is nothing at {start}: it has {len(text)} characters.]"
     end = min(start + count, len(text))
-    more = (
-        f"\n[{len(text) - end} of {len(text)} characters follow: read on at {end}.]"
-        if end < len(text)
-        else ""
-    )
+    more = f"\n[{len(text) - end} of {len(text)} characters follow: read on at {end}.]" if end < len(text) else ""
     return text[start:end] + more
 
 

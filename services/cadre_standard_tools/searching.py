@@ -81,9 +81,7 @@ class Searxng:
             return SearchResults(hits[:limit])
         note = f"Nothing was found for {query!r}: try other words."
         if answer.unresponsive_engines:
-            note += (
-                f" {len(answer.unresponsive_engines)} search engines did not answer: try again later, too."
-            )
+            note += f" {len(answer.unresponsive_engines)} search engines did not answer: try again later, too."
         return SearchResults([], note)
 
     async def _ask(self, query: str) -> _Answer:
@@ -151,9 +149,7 @@ class FolderSearch:
             return SearchResults([], f"The query {query!r} has no word in it: say in words what to look for.")
         documents = self._documents()
         if not documents:
-            return SearchResults(
-                [], f"There is nothing to search: the folder holds no {', '.join(sorted(ENDINGS))}."
-            )
+            return SearchResults([], f"There is nothing to search: the folder holds no {', '.join(sorted(ENDINGS))}.")
         ranked = _rank(documents, asked)
         if not ranked:
             return SearchResults(
@@ -266,9 +262,7 @@ _search = search_of(read_standard_tools_settings().search)
 
 
 @tool(read_only=True, timeout=60)
-async def web_search(
-    query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)] = 5
-) -> SearchResults:
+async def web_search(query: str, limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RESULTS)] = 5) -> SearchResults:
     """Searches for pages about something.
 
     Args:

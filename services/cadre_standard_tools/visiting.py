@@ -15,8 +15,7 @@ MAX_CHARACTERS = 40_000
 
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = tuple(
-    f"application/{form}"
-    for form in ("json", "x-ndjson", "ndjson", "jsonl", "xml", "yaml", "x-yaml", "javascript")
+    f"application/{form}" for form in ("json", "x-ndjson", "ndjson", "jsonl", "xml", "yaml", "x-yaml", "javascript")
 )
 _AS_TEXT = ("+json", "+xml", "+yaml")
 
@@ -50,9 +49,7 @@ def page_text(asked: str, page: FetchedPage) -> str:
     missing = len(text) - MAX_CHARACTERS
     if missing > 0:
         more = "" if page.is_whole else " at least"
-        text = (
-            f"{text[:MAX_CHARACTERS]}\n\n[The page is longer:{more} {missing} more characters are left out.]"
-        )
+        text = f"{text[:MAX_CHARACTERS]}\n\n[The page is longer:{more} {missing} more characters are left out.]"
     elif not page.is_whole:
         text += "\n\n[The page is longer: only its beginning was read.]"
     if page.url.rstrip("/") != asked.strip().rstrip("/"):

@@ -97,9 +97,7 @@ class ToolHost:
         async def handle(delivery: Delivery) -> None:
             await self._executor.handle(served.tool, delivery)
 
-        served.queues = await ShardQueues(
-            platform.nc, platform.shards, consumer, filter_of, handle, own, Queue
-        ).start()
+        served.queues = await ShardQueues(platform.nc, platform.shards, consumer, filter_of, handle, own, Queue).start()
 
     async def _announce(self) -> None:
         offered = [one.tool.card for one in self._served.values() if one.queues is not None]
@@ -135,9 +133,7 @@ class ToolHost:
         """Return why no calls are taken yet; None when they are."""
         if not all(tool.name in self._served for tool in self._tools):
             return "starting"
-        troubles = [
-            f"MCP server {one.spec.name}: {one.trouble}" for one in self._servers if one.trouble is not None
-        ]
+        troubles = [f"MCP server {one.spec.name}: {one.trouble}" for one in self._servers if one.trouble is not None]
         return "; ".join(troubles) or None
 
     async def samples(self) -> list[Sample]:

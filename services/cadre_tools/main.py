@@ -21,14 +21,10 @@ from cadre_tools.host import ToolHost, gather_tools
 
 @click.command("tools")
 @click.argument("modules", nargs=-1, metavar="[MODULE]...")
-@click.option(
-    "--mcp", "sources", multiple=True, metavar="FILE|URL|COMMAND", help="Serve the tools of MCP servers too."
-)
+@click.option("--mcp", "sources", multiple=True, metavar="FILE|URL|COMMAND", help="Serve the tools of MCP servers too.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls at work at once. [CADRE_CONCURRENCY]")
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one. [CADRE_PORT]")
-@click.option(
-    "--alone", is_flag=True, help="Close the user's other processes to the tools' code (Linux 5.19)."
-)
+@click.option("--alone", is_flag=True, help="Close the user's other processes to the tools' code (Linux 5.19).")
 def command(
     modules: tuple[str, ...],
     sources: tuple[str, ...],
@@ -66,9 +62,7 @@ def command(
         click.echo(f"MCP servers: {', '.join(server.spec.name for server in servers)}")
 
     async def start(platform: Platform) -> Together:
-        parts: list[ProgramHost | ToolHost] = [
-            ProgramHost(platform, spec, folder) for spec, folder in programs
-        ]
+        parts: list[ProgramHost | ToolHost] = [ProgramHost(platform, spec, folder) for spec, folder in programs]
         if tools or servers:
             parts.append(ToolHost(platform, tools, servers))
         for part in parts:

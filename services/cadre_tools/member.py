@@ -36,9 +36,7 @@ from cadre_tools.host import ToolHost
     help="An agent on NATS that speaks Synadia's protocol.",
 )
 @click.option("--python", help="The Python that has a program's packages.  [the one of this command]")
-@click.option(
-    "--tool", "tools", multiple=True, metavar="NAME", help="A tool of Cadre that a program may call."
-)
+@click.option("--tool", "tools", multiple=True, metavar="NAME", help="A tool of Cadre that a program may call.")
 @click.option("--workspace", type=click.Path(path_type=Path), help="The folder that it works in.  [here]")
 @click.option("--name", help="The agent's name.  [that of the program]")
 @click.option("--description", help="What managers' models read of it.")
@@ -75,9 +73,7 @@ def command(
         if what is not None and not what.endswith((".yaml", ".yml")):
             spec, folder = _spec_of_function(what, python, tools, **about), Path.cwd()
         elif python is not None or tools:
-            raise SpecError(
-                "--python and --tool are said of a function, FILE.py:NAME: a file says them itself"
-            )
+            raise SpecError("--python and --tool are said of a function, FILE.py:NAME: a file says them itself")
         elif what is not None:
             spec, folder = _read_file(Path(what)), Path(what).resolve().parent
         elif on_nats is not None:
@@ -104,8 +100,7 @@ def serve(spec: AgentSpec, folder: Path, settings: Settings) -> None:
     facts = facts_of(spec)
     if not facts.tools and not facts.serves_pools:
         raise SpecError(
-            f"{spec.name} is no agent of another make (kind: {DOCUMENT}, or kind: program): serve it with"
-            " `cadre agent`"
+            f"{spec.name} is no agent of another make (kind: {DOCUMENT}, or kind: program): serve it with `cadre agent`"
         )
     tools = tools_of_agent(spec, folder, to_serve=True) if facts.tools else []
     prompts = prompts_for(spec)
@@ -172,9 +167,7 @@ def _spec_of(
     return _agent_of(name or first, spec)
 
 
-def _spec_on_nats(
-    who: str, name: str | None, description: str | None, timeout: str, **others: Any
-) -> AgentSpec:
+def _spec_on_nats(who: str, name: str | None, description: str | None, timeout: str, **others: Any) -> AgentSpec:
     """Raise SpecError."""
     agent, _, rest = who.partition("/")
     owner, _, session = rest.partition("/")

@@ -142,9 +142,7 @@ class Tracer:
             async with asyncio.timeout(grace):
                 await self._reach_the_end()
         except (TimeoutError, RetryableError) as error:
-            log.warning(
-                "not all that the journals hold was exported: %s", str(error) or f"not within {grace:g} s"
-            )
+            log.warning("not all that the journals hold was exported: %s", str(error) or f"not within {grace:g} s")
         within = 0.0 if self._exporter.failing else max(0.0, until - time.monotonic())
         if self._queues is not None:
             await self._queues.drain(within)
@@ -357,8 +355,7 @@ class Exporter:
         """Return when the receiver has the spans, or has refused them for good."""
         now, loop = time.monotonic(), asyncio.get_running_loop()
         items = [
-            _Item(spans[at : at + self._batch], loop.create_future(), now)
-            for at in range(0, len(spans), self._batch)
+            _Item(spans[at : at + self._batch], loop.create_future(), now) for at in range(0, len(spans), self._batch)
         ]
         self._waiting.extend(items)
         self._wake.set()
@@ -402,9 +399,7 @@ class Exporter:
             sent = await self._sender.send([span for item in items for span in item.spans])
             if sent.outcome == "later":
                 if not self.failing:
-                    log.warning(
-                        "the receiver of traces has a problem (%s): trying again", self._sender.failure
-                    )
+                    log.warning("the receiver of traces has a problem (%s): trying again", self._sender.failure)
                 self.failing = True
                 await asyncio.sleep(max(pause, sent.retry_after))
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -69,9 +69,7 @@ class WholeTrees:
     dies sends nothing twice but the part that it was sending.
     """
 
-    def __init__(
-        self, history: History, send: Callable[[list[SpanRecord]], Awaitable[None]], *, content: bool
-    ) -> None:
+    def __init__(self, history: History, send: Callable[[list[SpanRecord]], Awaitable[None]], *, content: bool) -> None:
         """`send` returns once the receiver has the spans."""
         self._history = history
         self._send = send
@@ -135,21 +133,14 @@ class WholeTrees:
         """Yield the spans of a part: the root, if it has it, before all others. The journals are read twice, so that no
         tree is ever held as a whole."""
         tree = end.entry.tree
-        root = [
-            span
-            async for spans in self._ended(end, part.after, run=tree)
-            for span in spans
-            if span.parent is None
-        ]
+        root = [span async for spans in self._ended(end, part.after, run=tree) for span in spans if span.parent is None]
         if root:
             yield root
         async for spans in self._ended(end, part.after):
             if others := [span for span in spans if span.parent is not None]:
                 yield others
 
-    async def _ended(
-        self, end: Stored, after: int, run: str | None = None
-    ) -> AsyncIterator[list[SpanRecord]]:
+    async def _ended(self, end: Stored, after: int, run: str | None = None) -> AsyncIterator[list[SpanRecord]]:
         """Yield the spans that end behind sequence `after`, some at a time; with `run` those of that run only."""
         runs: dict[str, Projection] = {}
         spans: list[SpanRecord] = []

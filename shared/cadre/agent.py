@@ -104,9 +104,7 @@ def _models(agent: Agent) -> tuple[dict[str, Any], list[ModelChain]]:
             continue
         chain = ModelChain(one.spec.model, model_settings(), Contents({}))
         if (lack := chain.missing()) is not None:
-            raise SetupError(
-                f"it has no model: {lack}; or give it one of cadre.testing: model=[…]", agent=name
-            )
+            raise SetupError(f"it has no model: {lack}; or give it one of cadre.testing: model=[…]", agent=name)
         chains.append(chain)
         found[name] = chain
     return found, chains

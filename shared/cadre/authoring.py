@@ -316,9 +316,7 @@ def _model_name(agent: str, name: str) -> str:
     return name
 
 
-def _output_schema(
-    agent: str, output_type: Any, written: Mapping[str, Any] | None
-) -> Mapping[str, Any] | None:
+def _output_schema(agent: str, output_type: Any, written: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if output_type is None:
         return written
     if written is not None:
@@ -398,7 +396,5 @@ _FOREIGN = {
 _SECTIONS = (("model", ModelSpec), ("limits", Limits))
 
 _OPTIONS = tuple(
-    name
-    for name in inspect.signature(AgentDefinition.__init__).parameters
-    if name not in ("self", "sections")
+    name for name in inspect.signature(AgentDefinition.__init__).parameters if name not in ("self", "sections")
 )

@@ -129,9 +129,7 @@ def unknown_option(what: str, name: str, known: Iterable[str], hint: str = "") -
 def no_attribute(what: str, name: str, known: Iterable[str], hint: str = "") -> AttributeError:
     """Return the error of an attribute that `what` does not have."""
     names = [one for one in known if not one.startswith("_")]
-    return AttributeError(
-        f"{what} has no attribute {name!r}{_meant(name, names, hint)}: it has {', '.join(names)}"
-    )
+    return AttributeError(f"{what} has no attribute {name!r}{_meant(name, names, hint)}: it has {', '.join(names)}")
 
 
 def _meant(name: str, known: list[str], hint: str) -> str:
@@ -263,9 +261,7 @@ def _misfit(
 ) -> UnknownOption:
     """Return the error of a call that does not fit; a word of another library comes first."""
     known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
-    foreign = next(
-        (one for one in kwargs if one not in known and (one in hints or nearest(one, known))), None
-    )
+    foreign = next((one for one in kwargs if one not in known and (one in hints or nearest(one, known))), None)
     if foreign is not None:
         return unknown_option(what, foreign, known, hints.get(foreign, ""))
     bare = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]

@@ -357,9 +357,7 @@ class FileIndex(Protocol):
 class OnText(Protocol):
     """Receives the text that a model writes, while it writes."""
 
-    async def __call__(
-        self, text: str, /, *, of_answer: bool = False, chunk: dict[str, Any] | None = None
-    ) -> None:
+    async def __call__(self, text: str, /, *, of_answer: bool = False, chunk: dict[str, Any] | None = None) -> None:
         """Take the next piece of its text; `of_answer`: of what it calls `final_answer` with; `chunk`: no text, but the
         next piece of the stream by which an endpoint answers a program's request, as it was sent."""
         ...

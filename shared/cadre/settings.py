@@ -303,9 +303,7 @@ def _receiver(signal: str) -> dict[str, Any]:
     endpoint = _otlp(signal, "ENDPOINT", path=f"/v1/{signal.lower()}")
     compression, protocol = _otlp(signal, "COMPRESSION") or "none", _otlp(signal, "PROTOCOL")
     if endpoint and not endpoint.startswith(("http://", "https://")):
-        raise SettingError(
-            f"OTEL_EXPORTER_OTLP_ENDPOINT={endpoint}: must be a URL such as http://127.0.0.1:4318"
-        )
+        raise SettingError(f"OTEL_EXPORTER_OTLP_ENDPOINT={endpoint}: must be a URL such as http://127.0.0.1:4318")
     if protocol not in ("", "http/protobuf"):
         raise SettingError(
             f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: Cadre speaks http/protobuf (port 4318 of most receivers)"

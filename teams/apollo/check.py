@@ -41,9 +41,7 @@ class Expected(NamedTuple):
     def trend(self) -> tuple[float, float]:
         """Kilograms per further hour by least squares, and the correlation; by their definitions."""
         flights = list(self.kilograms)
-        hour, mass = (
-            sum(column[f] for f in flights) / len(flights) for column in (self.hours, self.kilograms)
-        )
+        hour, mass = (sum(column[f] for f in flights) / len(flights) for column in (self.hours, self.kilograms))
         together = sum((self.hours[f] - hour) * (self.kilograms[f] - mass) for f in flights)
         hours = sum((self.hours[f] - hour) ** 2 for f in flights)
         masses = sum((self.kilograms[f] - mass) ** 2 for f in flights)
@@ -53,9 +51,7 @@ class Expected(NamedTuple):
 def read_tables(folder: Path) -> Expected:
     """Hours come from the single moonwalks, not from the sums in missions.csv."""
     with (folder / "missions.csv").open(newline="", encoding="utf-8") as file:
-        kilograms = {
-            row["mission"]: float(row["samples_kg"]) for row in csv.DictReader(file) if row["samples_kg"]
-        }
+        kilograms = {row["mission"]: float(row["samples_kg"]) for row in csv.DictReader(file) if row["samples_kg"]}
     seconds: Counter[str] = Counter()
     with (folder / "evas.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -109,9 +105,7 @@ def check_find(answer: str, flight: str, documents: Path) -> tuple[bool, str]:
     """The answer names a sample, by number, that the document on the flight names as well."""
     source = next(documents.glob(f"{flight.lower().replace(' ', '-')}-*.md"))
     known = set(re.findall(r"\b\d{5}\b", source.read_text("utf-8")))
-    return bool(
-        known & set(re.findall(r"\b\d{5}\b", answer))
-    ), f"a find of {flight}: one of {', '.join(sorted(known))}"
+    return bool(known & set(re.findall(r"\b\d{5}\b", answer))), f"a find of {flight}: one of {', '.join(sorted(known))}"
 
 
 def main(arguments: list[str]) -> int:

@@ -55,9 +55,7 @@ def main() -> None:
         run = client.start("auditor", "Check the expense report oslo.")
         proposal = proposal_of(run)
         edits = review(proposal, worth)
-        print(
-            f"grace changes {json.dumps(edits)} of {json.dumps(proposal.arguments['calls'])}", file=sys.stderr
-        )
+        print(f"grace changes {json.dumps(edits)} of {json.dumps(proposal.arguments['calls'])}", file=sys.stderr)
         why = "The policy bounds a night's hotel."
         for _ in range(2):  # said twice, it counts once
             (decided,) = run.approve(proposal.call, edits=edits, feedback=why, by="grace")
@@ -65,9 +63,7 @@ def main() -> None:
     right = {"paid": sum(worth.values()), "refused": ["R-4"]}
     if answer != right or len(edits) != 1 or decided.verdict != "corrected":
         sys.exit(f"review: expected {right}, one edit and a corrected proposal: {answer}, {edits}, {decided}")
-    print(
-        f"The auditor proposed, a person corrected one payment, and {answer['paid']:.2f} was paid: what is due."
-    )
+    print(f"The auditor proposed, a person corrected one payment, and {answer['paid']:.2f} was paid: what is due.")
 
 
 if __name__ == "__main__":

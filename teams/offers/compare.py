@@ -50,9 +50,7 @@ def main() -> None:
         written = run.read_file("comparison.md").decode()
     print(written, file=sys.stderr)
     plain = written.replace(",", "")
-    missing = [
-        maker for maker, total in totals.items() if not re.search(rf"\|[^\n]*{maker}[^\n]*{total:.0f}", plain)
-    ]
+    missing = [maker for maker, total in totals.items() if not re.search(rf"\|[^\n]*{maker}[^\n]*{total:.0f}", plain)]
     if missing:
         sys.exit(f"compare: the table lacks {missing}, or what they cost: {totals}")
     print(f"{best} is recommended at {totals[best]:.2f} euros, and comparison.md says why.")

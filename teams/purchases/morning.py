@@ -61,9 +61,7 @@ def main() -> None:
     )
     last = [text for request, _, text in mails if request == "P-3"][-1]
     expect("the last mail to Kim", "cannot be had after all" in last, True)
-    print(
-        "Two purchases are ordered, one was declined, and of the one that failed nothing is left but an apology."
-    )
+    print("Two purchases are ordered, one was declined, and of the one that failed nothing is left but an apology.")
 
 
 if __name__ == "__main__":

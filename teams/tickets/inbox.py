@@ -68,9 +68,7 @@ def shop() -> Iterator[sqlite3.Connection]:
 def next_ticket(connection: sqlite3.Connection) -> tuple[int, Ticket | None]:
     """How many tickets are open, and the first of them."""
     settled = "select ticket from actions where kind != 'note'"
-    rows = connection.execute(
-        f"select * from tickets where number not in ({settled}) order by number"
-    ).fetchall()
+    rows = connection.execute(f"select * from tickets where number not in ({settled}) order by number").fetchall()
     return len(rows), Ticket(**dict(zip(Ticket.__annotations__, rows[0], strict=True))) if rows else None  # type: ignore[typeddict-item]
 
 
@@ -84,9 +82,7 @@ def act(ticket: str, kind: str, amount: float, text: str, context: ToolContext) 
         if not connection.execute("select 1 from actions where call = ?", [context.call_id]).fetchone():
             _check(connection, ticket, kind, amount, paid)
             if kind == "replacement":
-                taken = connection.execute(
-                    "update stock set left = left - 1 where article = ? and left > 0", [article]
-                )
+                taken = connection.execute("update stock set left = left - 1 where article = ? and left > 0", [article])
                 if not taken.rowcount:
                     raise ValueError(f"there is no {article} left in stock")
             row: list[Any] = [context.call_id, ticket, kind, amount, text]
@@ -95,9 +91,7 @@ def act(ticket: str, kind: str, amount: float, text: str, context: ToolContext) 
 
 
 def _check(connection: sqlite3.Connection, ticket: str, kind: str, amount: float, paid: float) -> None:
-    done = connection.execute(
-        "select kind from actions where ticket = ? and kind != 'note'", [ticket]
-    ).fetchone()
+    done = connection.execute("select kind from actions where ticket = ? and kind != 'note'", [ticket]).fetchone()
     if done is not None and kind != "note":
         raise ValueError(f"ticket {ticket} is settled already, by a {done[0]}")
     if amount > paid:

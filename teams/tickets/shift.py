@@ -89,9 +89,7 @@ def main() -> None:
     right = {"refunded": sum(amount for _, amount in due.values()), "settled": sorted(due)}
     if {**answer, "settled": sorted(answer.get("settled", []))} != right:
         sys.exit(f"shift: expected the answer {right}: {ended}")
-    print(
-        f"{len(due)} tickets are settled, each once, {right['refunded']:.2f} was paid back, and the note is there."
-    )
+    print(f"{len(due)} tickets are settled, each once, {right['refunded']:.2f} was paid back, and the note is there.")
 
 
 if __name__ == "__main__":

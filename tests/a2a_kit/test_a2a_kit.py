@@ -68,9 +68,7 @@ def test_the_compatibility_kit(address: str, tmp_path: Path) -> None:
         f"--sut-host={address}",
         f"--junitxml={report}",
     ]
-    ended = subprocess.run(
-        command, cwd=KIT, capture_output=True, text=True, timeout=patience(600), check=False
-    )
+    ended = subprocess.run(command, cwd=KIT, capture_output=True, text=True, timeout=patience(600), check=False)
     assert report.exists(), ended.stdout + ended.stderr
     cases = [*xml.parse(report).iter("testcase")]
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]

@@ -94,10 +94,7 @@ class Watchers:
 def watching(stack: Stack, collector: Collector, every: str = "1s") -> Iterator[Watchers]:
     """Run both, once every service is seen. A scrape may take as long as `every`."""
     services = [service for service in stack.services.values() if service.name not in _WITHOUT_METRICS]
-    targets = [
-        {"targets": [f"127.0.0.1:{service.port}"], "labels": {"service": service.name}}
-        for service in services
-    ]
+    targets = [{"targets": [f"127.0.0.1:{service.port}"], "labels": {"service": service.name}} for service in services]
     own = collector.telemetry
     with contextlib.ExitStack() as both:
 

@@ -118,9 +118,7 @@ def test_a_message_that_nobody_can_read_is_told(watchers: Watchers, stack: Stack
     fires(watchers, "CadreDeadLetters")
 
 
-def test_a_receiver_of_spans_that_is_gone_is_told(
-    watchers: Watchers, gateway: Gateway, receiver: OtlpReceiver
-) -> None:
+def test_a_receiver_of_spans_that_is_gone_is_told(watchers: Watchers, gateway: Gateway, receiver: OtlpReceiver) -> None:
     receiver.stop()
     for n in range(40):
         gateway.finished(gateway.submit("helper", f"say {n}"))
@@ -133,12 +131,8 @@ def test_a_receiver_of_metrics_that_is_gone_is_told(watchers: Watchers, collecto
     """A scrape shows it at once; without that the Collector is missed, and what failed is seen once it is back."""
     collector.stop()
     scraping, sent = watchers.scraping, watchers.sent
-    eventually(
-        lambda: "CadreMetricsNotSent" in scraping.firing(), what="it fires", state=lambda: watchers.firing()
-    )
-    eventually(
-        lambda: "CadreServiceDown" in sent.firing(), what="the Collector is missed", state=watchers.firing
-    )
+    eventually(lambda: "CadreMetricsNotSent" in scraping.firing(), what="it fires", state=lambda: watchers.firing())
+    eventually(lambda: "CadreServiceDown" in sent.firing(), what="the Collector is missed", state=watchers.firing)
     collector.start()
     fires(watchers, "CadreMetricsNotSent")
     watchers.over("CadreMetricsNotSent", "CadreServiceDown", "CadreNatsSilent")
@@ -164,9 +158,7 @@ def test_a_backend_that_takes_no_spans_of_the_collector_is_told(
     watchers.over("CollectorDropsSpans", "CadreServiceDown", "CadreNatsSilent")
 
 
-def test_a_receiver_that_refuses_for_good_is_told(
-    watchers: Watchers, gateway: Gateway, receiver: OtlpReceiver
-) -> None:
+def test_a_receiver_that_refuses_for_good_is_told(watchers: Watchers, gateway: Gateway, receiver: OtlpReceiver) -> None:
     receiver.fail(1_000_000, 400)
     gateway.finished(gateway.submit("helper", "say it"))
     fires(watchers, "CadreTracesRefused")

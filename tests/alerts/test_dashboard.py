@@ -62,12 +62,7 @@ class Told:
     def spans(self) -> list[dict[str, Any]]:
         """Those that have ended, of all runs."""
         roots = [one["id"] for one in self.runs if one["id"] == one["tree"]]
-        return [
-            span
-            for run in roots
-            for span in self.get(f"/v1/runs/{run}/trace")["spans"]
-            if not span.get("open")
-        ]
+        return [span for run in roots for span in self.get(f"/v1/runs/{run}/trace")["spans"] if not span.get("open")]
 
     def named(self, start: str) -> list[dict[str, Any]]:
         return [span for span in self.spans if span["name"].startswith(start)]
@@ -216,9 +211,7 @@ EXACT: dict[tuple[str, int], tuple[Callable[[Numbers], Numbers], Callable[[Told]
 
 @pytest.mark.parametrize("way", ["scraped", "sent"])
 @pytest.mark.parametrize(("title", "target"), EXACT)
-def test_a_panel_shows_what_the_api_says(
-    watchers: Watchers, told: Told, way: str, title: str, target: int
-) -> None:
+def test_a_panel_shows_what_the_api_says(watchers: Watchers, told: Told, way: str, title: str, target: int) -> None:
     scale, by_api = EXACT[title, target]
     expected = by_api(told)
     last: Numbers = {}
@@ -245,8 +238,7 @@ def test_run_durations_are_in_the_bucket_of_what_the_api_says(
     def agree() -> bool:
         values = shown(watchers.ways[way], "Run duration", number)
         return set(values) == set(seconds) and all(
-            bisect_left(bounds, values[agent])
-            == bisect_left(bounds, sorted(taken)[ceil(share * len(taken)) - 1])
+            bisect_left(bounds, values[agent]) == bisect_left(bounds, sorted(taken)[ceil(share * len(taken)) - 1])
             for agent, taken in seconds.items()
         )
 
@@ -271,9 +263,7 @@ def test_what_nats_holds_is_what_it_says_itself(watchers: Watchers, told: Told) 
 def test_the_oldest_call_waits_since_the_api_says(watchers: Watchers, told: Told) -> None:
     (call,) = told.get("/v1/approvals")["approvals"]
     for way in watchers.ways.values():
-        assert shown(way, "The oldest waits for")[""] == pytest.approx(
-            time.time() - call["requested_at"], abs=10
-        )
+        assert shown(way, "The oldest waits for")[""] == pytest.approx(time.time() - call["requested_at"], abs=10)
 
 
 @pytest.mark.parametrize("way", ["scraped", "sent"])

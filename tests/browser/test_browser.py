@@ -112,9 +112,7 @@ async def test_what_comes_down_lies_in_the_workspace(web: WebServer, call: NewCa
     assert (await call().workspace.read("downloads/prices.csv")).data == b"lamp,30\n"
 
 
-async def test_a_page_reaches_no_private_address(
-    web: WebServer, call: NewCall, browsers: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_reaches_no_private_address(web: WebServer, call: NewCall, browsers: pytest.MonkeyPatch) -> None:
     browsers.setenv("CADRE_BROWSER_PRIVATE", "")
     for address in (
         f"{web.url}/shop.html",

@@ -26,9 +26,7 @@ def processes_of(service: int) -> list[str]:
     return found
 
 
-def test_a_killed_service_takes_its_browsers_along_and_the_next_one_goes_on(
-    tmp_path: Path, web: WebServer
-) -> None:
+def test_a_killed_service_takes_its_browsers_along_and_the_next_one_goes_on(tmp_path: Path, web: WebServer) -> None:
     with Stack(tmp_path) as stack:
         stack.model(TEAM / "script.yaml")
         stack.agent(TEAM / "watcher.yaml", start=False)

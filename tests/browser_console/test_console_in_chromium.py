@@ -114,9 +114,7 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     assert tree.get_by_role("treeitem").all_inner_texts() == rows
 
 
-def test_what_a_model_was_sent_is_shown(
-    page: Page, gateway: Gateway, pictures: Pictures, tmp_path: Path
-) -> None:
+def test_what_a_model_was_sent_is_shown(page: Page, gateway: Gateway, pictures: Pictures, tmp_path: Path) -> None:
     run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
     gateway.finished(run)
     page.goto(f"{gateway.service.url}/#/run/{run}")
@@ -185,9 +183,7 @@ def test_the_tree_is_walked_with_keys(page: Page, gateway: Gateway, tmp_path: Pa
     expect(page.locator(".detail h2")).to_have_text("Step 1")
 
 
-def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(
-    page: Page, pictures: Pictures, tmp_path: Path
-) -> None:
+def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(page: Page, pictures: Pictures, tmp_path: Path) -> None:
     start(page, f"have clerk: refund {tmp_path / 'books'} 700")
     page.get_by_role("link", name="Approvals").click()
     card = page.get_by_role("article").filter(has_text="700")

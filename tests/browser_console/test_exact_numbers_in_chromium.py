@@ -76,9 +76,7 @@ def test_the_amount_is_corrected_and_the_account_keeps_its_digits(
         expect(detail.get_by_text(digits, exact=True).first).to_be_visible()
 
 
-def test_an_account_is_typed_in_digit_by_digit_and_two_runs_are_compared(
-    page: Page, gateway: Gateway
-) -> None:
+def test_an_account_is_typed_in_digit_by_digit_and_two_runs_are_compared(page: Page, gateway: Gateway) -> None:
     runs = [held(gateway), held(gateway)]
     for run, account in zip(runs, (str(2**53 + 2), str(2**53 + 3)), strict=True):
         page.goto(f"{gateway.service.url}/#/run/{run}")

@@ -46,9 +46,7 @@ def remembered(gateway: Gateway) -> list[dict[str, Any]]:
 def test_a_memory_is_found_and_forgotten(page: Page, gateway: Gateway, pictures: Pictures) -> None:
     run = gateway.submit("keeper", "note: the key lies under the mat", user="ann", session="first-ann")
     assert gateway.finished(run)["state"] == "success"
-    eventually(
-        lambda: len(remembered(gateway)) >= 2, what="the run's memories", state=lambda: remembered(gateway)
-    )
+    eventually(lambda: len(remembered(gateway)) >= 2, what="the run's memories", state=lambda: remembered(gateway))
     before = len(remembered(gateway))
     page.get_by_role("link", name="Memory").click()
     cards = page.get_by_role("article")

@@ -90,9 +90,7 @@ def test_a_plan_is_edited_in_place_while_a_step_waits(
     version = gateway.request("GET", f"/v1/runs/{run}/plan").json()["version"]
     other = {"version": version, "operations": [{"op": "change", "step": 2, "args": {"a": 1, "b": 30}}]}
     assert gateway.request("PATCH", f"/v1/runs/{run}/plan", json=other).status_code == 200
-    page.get_by_role("dialog").get_by_label("The step as JSON").fill(
-        json.dumps(step | {"args": {"a": 9, "b": 9}})
-    )
+    page.get_by_role("dialog").get_by_label("The step as JSON").fill(json.dumps(step | {"args": {"a": 9, "b": 9}}))
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_role("status").filter(has_text="Not changed")).to_be_visible()
     expect(sums).to_contain_text("b=30")

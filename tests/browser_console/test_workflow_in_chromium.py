@@ -18,9 +18,7 @@ pytestmark = pytest.mark.timeout(300)
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     folder = tmp_path_factory.mktemp("stack")
     patient = (
-        (TEAM / "buyer.yaml")
-        .read_text()
-        .replace("signal: objection, seconds: 1,", "signal: objection, seconds: 1h,")
+        (TEAM / "buyer.yaml").read_text().replace("signal: objection, seconds: 1,", "signal: objection, seconds: 1h,")
     )
     assert "seconds: 1h" in patient
     (folder / "buyer.yaml").write_text(patient)

@@ -188,9 +188,7 @@ def test_a_call_is_decided_behind_the_link(page: Page, chats: str, gateway: Gate
     assert [one["id"] for one in runs_of(gateway, "chief") if one["session"] == run["session"]] == [run["id"]]
 
 
-def test_a_connection_may_speak_the_responses_api(
-    page: Page, chats: str, gateway: Gateway, tmp_path: Path
-) -> None:
+def test_a_connection_may_speak_the_responses_api(page: Page, chats: str, gateway: Gateway, tmp_path: Path) -> None:
     """The last test here: all chats from now on go by it."""
     token = httpx2.post(f"{chats}/api/v1/auths/signin", json={"email": "", "password": ""}).json()["token"]
     about = {

@@ -34,32 +34,20 @@ async def talk(url: str, books: str) -> dict[str, object]:
         host = await create_client(f"{url}/a2a/host", whole)
         chief = await create_client(f"{url}/a2a/chief", streaming)
         (greeted,) = [event.task async for event in host.send_message(asked(Part(text="Hi")))]
-        events = [
-            event async for event in chief.send_message(asked(Part(text=f"have clerk: refund {books} 500")))
-        ]
+        events = [event async for event in chief.send_message(asked(Part(text=f"have clerk: refund {books} 500")))]
         status = events[-1].status_update
         question = status.status.message.parts[1].data.struct_value
         word = struct_pb2.Value()
-        word.struct_value.update(
-            {"call": question["call"], "verdict": "approved", "arguments": {"amount": 50}}
-        )
-        decided = [
-            event async for event in chief.send_message(asked(Part(data=word), task_id=status.task_id))
-        ]
+        word.struct_value.update({"call": question["call"], "verdict": "approved", "arguments": {"amount": 50}})
+        decided = [event async for event in chief.send_message(asked(Part(data=word), task_id=status.task_id))]
         listed = await host.list_tasks(ListTasksRequest(context_id=greeted.context_id))
         found = await chief.get_task(GetTaskRequest(id=status.task_id))
-        again = [
-            event async for event in chief.send_message(asked(Part(text=f"have clerk: refund {books} 900")))
-        ]
+        again = [event async for event in chief.send_message(asked(Part(text=f"have clerk: refund {books} 900")))]
         cancelled = await chief.cancel_task(CancelTaskRequest(id=again[-1].status_update.task_id))
         card = (await http.get(f"{url}/a2a/host/.well-known/agent-card.json")).json()
-        card["supportedInterfaces"] = [
-            one for one in card["supportedInterfaces"] if one["protocolVersion"] == "0.3"
-        ]
+        card["supportedInterfaces"] = [one for one in card["supportedInterfaces"] if one["protocolVersion"] == "0.3"]
         old = await create_client(parse_agent_card(card), streaming)
-        plain = ClientConfig(
-            httpx_client=http, supported_protocol_bindings=["HTTP+JSON"], use_client_preference=True
-        )
+        plain = ClientConfig(httpx_client=http, supported_protocol_bindings=["HTTP+JSON"], use_client_preference=True)
         other = await create_client(f"{url}/a2a/host", plain)
         over_http = [event async for event in other.send_message(asked(Part(text="Hi")))]
         former = [event async for event in old.send_message(asked(Part(text="Hi")))]

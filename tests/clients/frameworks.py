@@ -25,9 +25,7 @@ def openai_agents_chat(url: str) -> Any:
     """The Agents SDK over chat completions, with a function tool and a handed-back history."""
     from agents import OpenAIChatCompletionsModel
 
-    return asyncio.run(
-        _openai_agents(OpenAIChatCompletionsModel("host", AsyncOpenAI(base_url=url, api_key="any")))
-    )
+    return asyncio.run(_openai_agents(OpenAIChatCompletionsModel("host", AsyncOpenAI(base_url=url, api_key="any"))))
 
 
 def openai_agents_responses(url: str) -> Any:
@@ -100,9 +98,7 @@ def smolagents_chat(url: str) -> Any:
 
     model = OpenAIServerModel(model_id="host", api_base=url, api_key="any")
     plain = model([{"role": "user", "content": [{"type": "text", "text": "Good day"}]}])
-    streamed = model.generate_stream(
-        [{"role": "user", "content": [{"type": "text", "text": "Good evening"}]}]
-    )
+    streamed = model.generate_stream([{"role": "user", "content": [{"type": "text", "text": "Good evening"}]}])
     said = "".join(piece.content or "" for piece in streamed)
     agent = ToolCallingAgent(tools=[tool(weather)], model=model, max_steps=3, verbosity_level=0)
     return [plain.content, agent.run("the weathers"), said]

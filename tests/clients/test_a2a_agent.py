@@ -33,9 +33,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield found
 
 
-@pytest.mark.client(
-    "a2a-sdk", "A2A", "answers, streams, files, approvals, lists, an end, HTTP+JSON, version 0.3"
-)
+@pytest.mark.client("a2a-sdk", "A2A", "answers, streams, files, approvals, lists, an end, HTTP+JSON, version 0.3")
 def test_the_stock_client_of_a2a(gateway: Gateway, tmp_path: Path) -> None:
     books = tmp_path / "books"
     command = [str(PYTHON), str(AGENT), gateway.service.url, str(books)]

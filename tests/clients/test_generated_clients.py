@@ -48,9 +48,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Signed]:
         for name in ("chief", "clerk", "host"):
             stack.agent(TEAM / f"{name}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
-        service = stack.add(
-            "gateway", "cadre_gateway", start=False, CADRE_AUTH="keys", CADRE_ADMIN_KEY=ADMIN_KEY
-        )
+        service = stack.add("gateway", "cadre_gateway", start=False, CADRE_AUTH="keys", CADRE_ADMIN_KEY=ADMIN_KEY)
         stack.start_all()
         gateway = Signed(service)
         gateway.wait_offered(3)
@@ -72,9 +70,7 @@ def waiting(gateway: Signed, books: Path) -> str:
 
 
 def done(command: Sequence[str | Path], folder: Path) -> str:
-    ended = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=patience(180), check=False
-    )
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=patience(180), check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 

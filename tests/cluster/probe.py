@@ -63,10 +63,7 @@ class Probe:
     async def lost(self) -> list[Appended]:
         """What was acknowledged and is not there any more."""
         held = await asyncio.gather(
-            *(
-                jetstream.api(self._nc, f"STREAM.MSG.GET.{self._stream}", {"seq": one.seq})
-                for one in self.appended
-            )
+            *(jetstream.api(self._nc, f"STREAM.MSG.GET.{self._stream}", {"seq": one.seq}) for one in self.appended)
         )
         return [
             one

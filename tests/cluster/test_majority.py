@@ -77,9 +77,7 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
     second.start()
     await asyncio.wait_for(starting, SOON)
     go_on.set()
-    await retry(
-        lambda: jetstream.append(nc, topology.inbox("late", "test", "t2", "t2"), b"new"), pauses=EVERY_SECOND
-    )
+    await retry(lambda: jetstream.append(nc, topology.inbox("late", "test", "t2", "t2"), b"new"), pauses=EVERY_SECOND)
     while await asyncio.wait_for(arrived.get(), SOON) != b"new":
         pass
     await queue.drain(1.0)

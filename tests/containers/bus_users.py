@@ -90,9 +90,7 @@ def check_trespass(compose: Compose) -> None:
     assert "Violation" not in compose("logs", "nats"), "a service tried what its user may not do"
     tries = [*FORBIDDEN, *ALLOWED]
     found = compose.inside("researcher", f"SUBJECTS = {json.dumps(json.dumps(tries))}\n{TRESPASS}")
-    assert found == [*(True for _ in FORBIDDEN), *(False for _ in ALLOWED), True], list(
-        zip(tries, found, strict=False)
-    )
+    assert found == [*(True for _ in FORBIDDEN), *(False for _ in ALLOWED), True], list(zip(tries, found, strict=False))
     said = compose("logs", "nats").count("Violation")
     assert said == len(FORBIDDEN), f"the server's log has {said} of {len(FORBIDDEN)} violations"
 

@@ -46,9 +46,7 @@ def find_engine(environment: dict[str, str]) -> str:
     """The engine's version. Raises NoEngine."""
     for argv in (["docker", "compose", "version"], ["docker", "version", "-f", "{{.Server.Version}}"]):
         try:
-            done = subprocess.run(
-                argv, env=environment, capture_output=True, text=True, timeout=60, check=False
-            )
+            done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
         except FileNotFoundError as error:
             raise NoEngine("there is no `docker` on the PATH") from error
         if done.returncode:

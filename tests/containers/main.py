@@ -149,9 +149,7 @@ def add_agent(more: Compose, up: tuple[str, ...], gateway: str) -> None:
     run = begin(gateway, "poet", "Write a line.")
     ended(gateway, run)
     assert more("ps", "--quiet", "manager") == before, "another service was started anew"
-    print(
-        f"an agent was added by one more container, and did a task, within {time.monotonic() - begun:.1f} s"
-    )
+    print(f"an agent was added by one more container, and did a task, within {time.monotonic() - begun:.1f} s")
 
 
 def kill_all(more: Compose, up: tuple[str, ...], gateway: str, run: str) -> None:
@@ -160,9 +158,7 @@ def kill_all(more: Compose, up: tuple[str, ...], gateway: str, run: str) -> None
     more(*up)
     assert state_of(gateway, run)["state"] == "success"
     do_demo(gateway)
-    print(
-        f"every container was killed: back with its runs, and at work, within {time.monotonic() - begun:.1f} s"
-    )
+    print(f"every container was killed: back with its runs, and at work, within {time.monotonic() - begun:.1f} s")
 
 
 def upgrade(more: Compose, up: tuple[str, ...], gateway: str) -> None:
@@ -176,9 +172,7 @@ def upgrade(more: Compose, up: tuple[str, ...], gateway: str) -> None:
     assert more("images", "--quiet", "manager") != old, "the services have the image of before"
     for run in runs:
         check_answer(ended(gateway, run))
-    print(
-        f"the image was replaced under {len(runs)} runs, all of them right, within {time.monotonic() - begun:.1f} s"
-    )
+    print(f"the image was replaced under {len(runs)} runs, all of them right, within {time.monotonic() - begun:.1f} s")
 
 
 def check_trace(jaeger: str, gateway: str, run: str) -> None:
@@ -222,9 +216,7 @@ def attempt(compose: Compose, services: list[str], gateway: str, more: Compose, 
     if jaeger:
         check_trace(jaeger, gateway, run)
     check_trespass(compose)
-    print(
-        "the server saw no violation in that; the researcher's key opens nothing of others, and nobody comes without"
-    )
+    print("the server saw no violation in that; the researcher's key opens nothing of others, and nobody comes without")
     add_agent(more, up, gateway)
     up = (*up, "poets-model", "poet")
     kill_all(more, up, gateway, run)

@@ -97,9 +97,7 @@ def _daemon(inside: Sequence[str], options: Sequence[str]) -> Iterator[None]:
         process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 120
-        while subprocess.run(
-            ["docker", "version"], env=_environment(), capture_output=True, check=False
-        ).returncode:
+        while subprocess.run(["docker", "version"], env=_environment(), capture_output=True, check=False).returncode:
             if process.poll() is not None or time.monotonic() > end:
                 raise NoEngine(f"dockerd does not start: {FOLDER}/dockerd.log says why")
             time.sleep(0.2)

@@ -30,9 +30,7 @@ def _die_after(deaths: str) -> None:
 
 class DyingBus(NatsBus):
     async def send(self, message: Any, sender: str, *, to: str | None = None) -> None:
-        if not (
-            isinstance(message, ToolCall) and message.tool == REMEMBER and message.id.endswith("_answer")
-        ):
+        if not (isinstance(message, ToolCall) and message.tool == REMEMBER and message.id.endswith("_answer")):
             await super().send(message, sender, to=to)
             return
         _die_after("")

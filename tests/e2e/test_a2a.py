@@ -91,9 +91,7 @@ def test_a_card_says_where_and_how(gateway: Gateway) -> None:
     answer = gateway.request("GET", "/a2a/clerk/.well-known/agent-card.json")
     card = answer.json()
     assert (card["name"], card["description"]) == ("clerk", "Refunds orders.")
-    assert {interface["url"] for interface in card["supportedInterfaces"]} == {
-        f"{gateway.service.url}/a2a/clerk"
-    }
+    assert {interface["url"] for interface in card["supportedInterfaces"]} == {f"{gateway.service.url}/a2a/clerk"}
     spoken = [(one["protocolBinding"], one["protocolVersion"]) for one in card["supportedInterfaces"]]
     assert spoken == [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")]
     assert card["capabilities"]["streaming"] is True
@@ -189,9 +187,7 @@ def test_pictures_and_files_go_along(gateway: Gateway) -> None:
     shown = message("Look at the picture", {"raw": pixel, "mediaType": "image/png"})
     task = result(gateway, "host", "SendMessage", shown)["task"]
     assert task["artifacts"][0]["parts"][0]["text"] == "1 image"
-    filed = message(
-        "Hi", {"raw": "aGVsbG8=", "filename": "note.txt", "mediaType": "text/plain"}, {"data": {"n": 3}}
-    )
+    filed = message("Hi", {"raw": "aGVsbG8=", "filename": "note.txt", "mediaType": "text/plain"}, {"data": {"n": 3}})
     task = result(gateway, "host", "SendMessage", filed)["task"]
     listed = gateway.request("GET", f"/v1/runs/{task['id']}/files").json()
     assert [file["path"] for file in listed["files"]] == ["note.txt"]

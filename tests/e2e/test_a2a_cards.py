@@ -57,9 +57,7 @@ def test_a_card_is_signed(stack: Stack, gateway: Gateway, make: Callable[[], Any
     card, keys = answer.json(), signing.request("GET", "/a2a/.well-known/jwks.json").json()
     header = checked(card, keys)
     assert (header["typ"], header["jku"]) == ("JOSE", f"{URL}/a2a/.well-known/jwks.json")
-    assert {one["url"] for one in card["supportedInterfaces"]} == {f"{URL}/a2a/clerk"}, (
-        "not where it was asked at"
-    )
+    assert {one["url"] for one in card["supportedInterfaces"]} == {f"{URL}/a2a/clerk"}, "not where it was asked at"
     assert not [key for key, value in card.items() if value in ("", [], {})]
     card["description"] += "!"
     with pytest.raises(jwt.InvalidSignatureError):

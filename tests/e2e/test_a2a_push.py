@@ -81,19 +81,15 @@ def sent(receiver: Receiver, text: str, **config: Any) -> dict[str, Any]:
 
 
 def pushes(gateway: Gateway, agent: str, task: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = result(gateway, agent, "ListTaskPushNotificationConfigs", {"taskId": task})[
-        "configs"
-    ]
+    found: list[dict[str, Any]] = result(gateway, agent, "ListTaskPushNotificationConfigs", {"taskId": task})["configs"]
     return found
 
 
-def test_a_receiver_is_told_of_questions_and_of_the_end(
-    gateway: Gateway, receiver: Receiver, tmp_path: Path
-) -> None:
+def test_a_receiver_is_told_of_questions_and_of_the_end(gateway: Gateway, receiver: Receiver, tmp_path: Path) -> None:
     auth = {"scheme": "Bearer", "credentials": "s3cret"}
-    task = result(
-        gateway, "clerk", "SendMessage", sent(receiver, f"refund {tmp_path / 'b'} 500", authentication=auth)
-    )["task"]["id"]
+    task = result(gateway, "clerk", "SendMessage", sent(receiver, f"refund {tmp_path / 'b'} 500", authentication=auth))[
+        "task"
+    ]["id"]
     asked = receiver.next()
     assert (asked.task["id"], state(asked.task)) == (task, WAITING)
     assert asked.headers["x-a2a-notification-token"] == "t0ken"

@@ -51,10 +51,7 @@ def test_each_agent_has_its_own_name_in_spans_metrics_and_logs(tmp_path: Path) -
 
         receiver.until(
             lambda: all(
-                any(
-                    point.service == agent and point.name == "cadre.steps" and point.value
-                    for point in receiver.points
-                )
+                any(point.service == agent and point.name == "cadre.steps" and point.value for point in receiver.points)
                 for agent in ("lead", "writer")
             ),
             "the steps of both agents",

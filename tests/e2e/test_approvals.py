@@ -54,9 +54,7 @@ def test_a_corrected_call_is_made_otherwise_and_the_model_is_told(gateway: Gatew
     assert wrong.status_code == 422
     assert "argument file" in wrong.json()["detail"]
     assert "argument amount" in wrong.json()["detail"]
-    answer = decide(
-        gateway, call["call"], "corrected", arguments={"file": str(books), "amount": 50}, feedback="Half."
-    )
+    answer = decide(gateway, call["call"], "corrected", arguments={"file": str(books), "amount": 50}, feedback="Half.")
     assert (answer.status_code, answer.json()["verdict"]) == (200, "corrected"), answer.text
     result = gateway.finished(run)
     assert done(books) == ["refund 50"]

@@ -45,9 +45,7 @@ def test_the_command_line_lists_and_decides(gateway: Gateway, cadre: Commands, b
     assert "was corrected by" in line
 
 
-def test_a_run_that_waits_for_two_words_must_be_told_which(
-    gateway: Gateway, cadre: Commands, books: Path
-) -> None:
+def test_a_run_that_waits_for_two_words_must_be_told_which(gateway: Gateway, cadre: Commands, books: Path) -> None:
     run = gateway.submit("clerk", f"refund {books} 200 300")
     second, first = waiting(gateway, run, 2)
     line = only_line(cadre("approve", run), 2)
@@ -153,9 +151,7 @@ def test_a_person_decides_at_the_terminal(
     os.close(terminal)
 
 
-def test_a_question_ends_when_somebody_else_has_decided(
-    gateway: Gateway, cadre: Commands, books: Path
-) -> None:
+def test_a_question_ends_when_somebody_else_has_decided(gateway: Gateway, cadre: Commands, books: Path) -> None:
     process, terminal = on_a_terminal(cadre, "run", "clerk", f"refund {books} 200 300")
     read_until(terminal, "[l]ater? ")
     run = gateway.request("GET", "/v1/runs", params={"limit": 1}).json()["runs"][0]["id"]

@@ -65,9 +65,7 @@ def test_the_list_is_what_it_was(cadre: Commands, run: str) -> None:
     assert holds(only_line(cadre("runs", "--agent", "boss", "rm", run), 2), "--agent", "`rm`")
 
 
-def test_exported_erased_imported_it_is_the_same(
-    gateway: Gateway, cadre: Commands, folder: Path, run: str
-) -> None:
+def test_exported_erased_imported_it_is_the_same(gateway: Gateway, cadre: Commands, folder: Path, run: str) -> None:
     before, events = shown(cadre, run), told(gateway, run)
     done = cadre("runs", "export", run)
     assert done.returncode == 0, done.stderr

@@ -84,9 +84,7 @@ def test_runs_that_begin_while_the_only_replica_is_away_are_whole(
     runs += [gateway.submit("lead", f"mark {file} 0") for _ in range(EACH - len(runs))]
     waits = {"lead": "agent lead", "worker": "agent worker", "tools": "tool effect", "memory": None}[victim]
     if waits is not None:
-        eventually(
-            lambda: all(gateway.run(run)["waiting_for"] == waits for run in runs), what="all wait for it"
-        )
+        eventually(lambda: all(gateway.run(run)["waiting_for"] == waits for run in runs), what="all wait for it")
     stack.services[victim].start()
     for run in runs:
         assert gateway.succeeded(run).count("effect is done") == 2
@@ -125,9 +123,7 @@ def is_idle(gateway: Gateway, kind: str, name: str) -> bool:
     return not any(one["messages"] for one in queues if (one["kind"], one["name"]) == (kind, name))
 
 
-def test_a_call_that_was_begun_ends_with_an_unknown_outcome(
-    gateway: Gateway, tools: Service, tmp_path: Path
-) -> None:
+def test_a_call_that_was_begun_ends_with_an_unknown_outcome(gateway: Gateway, tools: Service, tmp_path: Path) -> None:
     file = tmp_path / "marks"
     run = gateway.submit("hasty", f"mark {file} 600")
     eventually(lambda: bool(done(file)), what="the tool has begun")
@@ -268,9 +264,7 @@ def test_a_queue_with_work_stays_although_its_agent_is_retired(
     eventually(partial(is_away, gateway, "agents", "worker"), what="the worker is away")
     run = gateway.submit("worker", f"mark {tmp_path / 'marks'} 0")
     assert cadre("retire", "worker", "--kind", "agent").returncode == 0
-    eventually(
-        lambda: (queue_of(gateway, "agent", "worker") or {})["state"] == "retired", what="it is retired"
-    )
+    eventually(lambda: (queue_of(gateway, "agent", "worker") or {})["state"] == "retired", what="it is retired")
     assert swept(cadre, "--forgotten") == {"worker": False}
     kept = gateway.request("DELETE", "/v1/queues/agent/worker")
     assert (kept.status_code, kept.json()["code"]) == (409, "queue-in-use")

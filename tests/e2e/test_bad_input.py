@@ -64,9 +64,7 @@ def test_a_wrong_file_is_one_line(alone: Commands, command: list[str], place: st
     head = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\n"
     (alone.folder / "bad.yaml").write_text(GOOD.replace("Good.", "Good., instrutions: x"))
     (alone.folder / "own.yaml").write_text(GOOD.replace("Good.", "Good., prompts: prompts.yaml"))
-    (alone.folder / "prompts.yaml").write_text(
-        locate("tool_calling").read_text().replace("remaining_steps", "x")
-    )
+    (alone.folder / "prompts.yaml").write_text(locate("tool_calling").read_text().replace("remaining_steps", "x"))
     (alone.folder / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     (alone.folder / "bad.py").write_text("import cadre\n\n@cadre.tool\ndef f(x):\n    '''Does.'''\n")
     (alone.folder / "team.yaml").write_text(f"{head}spec: {{agents: [bad.yaml]}}\n")
@@ -81,9 +79,7 @@ def test_a_team_whose_tool_cannot_be_loaded_ends_what_was_started(alone: Command
     done = alone("up", "--port", 0)
     assert done.returncode == 2, done.stderr
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(
-        f"cadre: bad: {alone.folder / 'bad.py'}:1: cannot be imported: ModuleNotFoundError"
-    )
+    assert last.startswith(f"cadre: bad: {alone.folder / 'bad.py'}:1: cannot be imported: ModuleNotFoundError")
     assert "Traceback" not in done.stderr
     assert not (alone.folder / ".cadre" / "up.json").exists()
 

@@ -57,9 +57,7 @@ def answers(gateway: Gateway, run: str) -> list[dict[str, Any]]:
 # --- deadlines
 
 
-def test_a_deadline_ends_a_run_with_what_it_has_found_and_stops_its_model_call(
-    stack: Stack, gateway: Gateway
-) -> None:
+def test_a_deadline_ends_a_run_with_what_it_has_found_and_stops_its_model_call(stack: Stack, gateway: Gateway) -> None:
     before = time.time()
     run = gateway.submit("worker", "do-think", deadline=8)
     after = time.time()
@@ -124,9 +122,7 @@ def test_a_tree_shares_its_budget(gateway: Gateway, kind: str) -> None:
     used = measure(result["usage"])
     assert used <= budget + 2 * largest
     assert used > budget / 3
-    shares = [
-        data["event"]["budget"][kind] for name, data in gateway.events(run) if name == "delegate.started"
-    ]
+    shares = [data["event"]["budget"][kind] for name, data in gateway.events(run) if name == "delegate.started"]
     assert len(shares) == 2
     assert sum(shares) <= budget
     assert [child["budget"][kind] for child in result["children"]] == shares
@@ -151,9 +147,7 @@ def test_a_cost_without_a_price_is_told(stack: Stack, gateway: Gateway) -> None:
         stack.services["poor"].terminate()
         stack.services["second"].start()
     usage = gateway.finished(gateway.submit("dear", "do-loop 1"))["usage"]
-    assert usage["cost"] == pytest.approx(
-        (usage["input_tokens"] * 1000 + usage["output_tokens"] * 2000) / 1e6
-    )
+    assert usage["cost"] == pytest.approx((usage["input_tokens"] * 1000 + usage["output_tokens"] * 2000) / 1e6)
 
 
 # --- timeouts and circles
@@ -172,18 +166,14 @@ def test_a_member_that_takes_too_long_is_given_up_and_cancelled(gateway: Gateway
     run = gateway.submit("impatient", "second: do-think")
     result = gateway.finished(run)
     assert (result["state"], "no answer within 3 s" in result["output"]) == ("success", True)
-    eventually(
-        lambda: gateway.run(run)["children"][0]["state"] == "cancelled", what="the member was cancelled"
-    )
+    eventually(lambda: gateway.run(run)["children"][0]["state"] == "cancelled", what="the member was cancelled")
 
 
 # --- the command line
 
 
 def test_bounds_on_the_command_line(cadre: Commands) -> None:
-    done = cadre(
-        "run", "worker", "do-loop 8", "--budget-steps", 2, "--budget-cost", "5.5", "--deadline", "10m"
-    )
+    done = cadre("run", "worker", "do-loop 8", "--budget-steps", 2, "--budget-cost", "5.5", "--deadline", "10m")
     assert done.returncode == 7, done.stderr
     assert "echo: heard turn 1" in done.stdout
     assert "BudgetExceeded: The budget of 2 steps is used up" in done.stderr.splitlines()[-1]

@@ -159,14 +159,10 @@ def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: FolderCommands
     following = commands.start("show", run, "--follow")
     eventually(lambda: waiting_for() == "running: tool nap", what="the tool is missed", state=waiting_for)
     note = f"cadre: run {run} waits for tool nap"
-    eventually(
-        lambda: note in commands.log("show"), what="the follower is told", state=lambda: commands.log("show")
-    )
+    eventually(lambda: note in commands.log("show"), what="the follower is told", state=lambda: commands.log("show"))
     agent.kill()
     agent.wait()
-    eventually(
-        lambda: waiting_for() == "running: agent helper", what="the agent is missed", state=waiting_for
-    )
+    eventually(lambda: waiting_for() == "running: agent helper", what="the agent is missed", state=waiting_for)
     following.kill()
     following.wait()
     assert commands.log("show").count("waits for tool nap") == 1

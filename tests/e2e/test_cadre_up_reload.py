@@ -80,9 +80,7 @@ def pids(commands: FolderCommands) -> dict[str, int]:
 
 
 def until(commands: FolderCommands, what: str, times: int = 1) -> None:
-    eventually(
-        lambda: commands.log("up").count(what) >= times, what=repr(what), state=lambda: commands.log("up")
-    )
+    eventually(lambda: commands.log("up").count(what) >= times, what=repr(what), state=lambda: commands.log("up"))
 
 
 def restarted(commands: FolderCommands, change: Callable[[], None], said: str) -> set[str]:
@@ -118,9 +116,7 @@ def test_what_changes_is_restarted_and_nothing_else(commands: FolderCommands) ->
     # The script of the scripted model, which stays where it is.
     write(folder, "script.yaml", SCRIPT.format(answer="second"))
     until(commands, "reload: restarted", 3)
-    eventually(
-        lambda: commands.run("run", "helper", "x").stdout == "second\n", what="it plays the new script"
-    )
+    eventually(lambda: commands.run("run", "helper", "x").stdout == "second\n", what="it plays the new script")
 
     # An agent comes, and goes.
     def come() -> None:

@@ -251,9 +251,7 @@ async def test_ends_without_an_answer_are_errors(cadre: AsyncClient) -> None:
 
 async def test_files_forks_and_traces(cadre: AsyncClient, tmp_path: Path) -> None:
     (tmp_path / "offer.csv").write_text("a;b\n")
-    run = await cadre.start(
-        "buyer", "Compare", files=[tmp_path / "offer.csv"], inputs={"currency": "EUR"}, user="ann"
-    )
+    run = await cadre.start("buyer", "Compare", files=[tmp_path / "offer.csv"], inputs={"currency": "EUR"}, user="ann")
     assert await run.read_file("offer.csv") == b"a;b\n"
     [file] = await run.files()
     assert (file.path, file.media_type, file.size) == ("offer.csv", "text/csv", 4)

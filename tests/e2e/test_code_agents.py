@@ -97,9 +97,7 @@ def test_an_endless_loop_is_stopped(gateway: Gateway) -> None:
 def test_an_approval_in_the_middle_of_a_loop_with_every_sandbox_stopped(
     gateway: Gateway, stack: Stack, book: Path
 ) -> None:
-    code = (
-        f"for amount in (50, 500, 60):\n    print(spend(file='{book}', amount=amount))\nfinal_answer('paid')"
-    )
+    code = f"for amount in (50, 500, 60):\n    print(spend(file='{book}', amount=amount))\nfinal_answer('paid')"
     run = gateway.submit("coder", steps("Pay.", code))
     (call,) = waiting(gateway, run)
     assert call["arguments"]["amount"] == 500
@@ -113,9 +111,7 @@ def test_an_approval_in_the_middle_of_a_loop_with_every_sandbox_stopped(
 
 
 @pytest.mark.parametrize("victim", ["sandbox", "coder", "tools"])
-def test_a_service_killed_while_code_waits_for_a_tool(
-    gateway: Gateway, stack: Stack, book: Path, victim: str
-) -> None:
+def test_a_service_killed_while_code_waits_for_a_tool(gateway: Gateway, stack: Stack, book: Path, victim: str) -> None:
     call = "slow" if victim != "tools" else "add"
     code = (
         f"spend(file='{book}.spent', amount=1)\nwords = {call}(file='{book}')\nfinal_answer(words)"
@@ -134,9 +130,7 @@ def test_a_service_killed_while_code_waits_for_a_tool(
     assert done(Path(f"{book}.spent")) == ["1"]
 
 
-def test_a_sandbox_killed_between_steps_is_restored_elsewhere(
-    gateway: Gateway, stack: Stack, book: Path
-) -> None:
+def test_a_sandbox_killed_between_steps_is_restored_elsewhere(gateway: Gateway, stack: Stack, book: Path) -> None:
     task = steps(
         "Work.",
         "class Counter:\n    def __init__(self):\n        self.n = 41\ncounter = Counter()",

@@ -235,9 +235,7 @@ def test_a_gateway_killed_under_a_request_begins_nothing_twice(
 
 def says_code(answer: str, code: str) -> bool:
     """Return whether an answer holds the code of a problem, in the spelling of its protocol."""
-    return any(
-        f'"{spelt}' in answer for spelt in (code, code.replace("-", "_"), code.replace("-", "_").upper())
-    )
+    return any(f'"{spelt}' in answer for spelt in (code, code.replace("-", "_"), code.replace("-", "_").upper()))
 
 
 @each_door

@@ -172,9 +172,7 @@ def test_a_service_killed_while_an_answer_is_checked(
 def test_parallel_calls_of_one_member_share_nothing(gateway: Gateway, kind: str) -> None:
     """In smolagents they share one memory, and their reports are mixed up."""
     tasks = [
-        "~~~".join(
-            [f"Part {n}.", said("diligent", "add", a=n, b=100), answer("diligent", f"part {n} done"), ""]
-        )
+        "~~~".join([f"Part {n}.", said("diligent", "add", a=n, b=100), answer("diligent", f"part {n} done"), ""])
         for n in range(8)
     ]
     if kind == "caller":

@@ -102,9 +102,7 @@ def test_arguments_beside_the_task_and_their_fork(gateway: Gateway, cadre: Comma
     assert given(gateway, forked(inputs=other)) == (BEYOND_64, {})
 
 
-def test_numbers_that_no_double_is_near_are_refused_and_nothing_begins(
-    gateway: Gateway, cadre: Commands
-) -> None:
+def test_numbers_that_no_double_is_near_are_refused_and_nothing_begins(gateway: Gateway, cadre: Commands) -> None:
     run, call = held(gateway)
     body = '{"verdict": "corrected", "arguments": {"account": 1, "amount": 1e400, "about": {}}}'
     answer = gateway.request(

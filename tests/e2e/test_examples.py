@@ -58,9 +58,7 @@ def replicas(stack: Stack) -> int:
     return len(agent["replicas"])
 
 
-def run_script(
-    stack: Stack, folder: Path, *argv: object, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run_script(stack: Stack, folder: Path, *argv: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """A script of a user's, to its end."""
     return subprocess.run(
         [sys.executable, *map(str, argv)],
@@ -96,12 +94,8 @@ def test_a_step_callback_tells_of_each_step(stack: Stack, cadre: Commands, tmp_p
     run = cadre("run", "writer", "How many words has «to be or not to be»?", "--detach").stdout.strip()
     for _ in range(2):  # who comes again reads the same
         gateway = stack.services["gateway"].url
-        done = run_script(
-            stack, tmp_path, EXAMPLES / "step_callback" / "steps.py", run, CADRE_GATEWAY_URL=gateway
-        )
-        assert (done.returncode, done.stdout) == (0, "writer step 1: done\nwriter step 2: done\n"), (
-            done.stderr
-        )
+        done = run_script(stack, tmp_path, EXAMPLES / "step_callback" / "steps.py", run, CADRE_GATEWAY_URL=gateway)
+        assert (done.returncode, done.stdout) == (0, "writer step 1: done\nwriter step 2: done\n"), done.stderr
 
 
 async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
@@ -120,9 +114,7 @@ async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
     assert events[-1] == ("end", {"run": run, "state": "success"})
     first = next(event for event in events if event.type == "step.finished")
     rest = [event async for event in follow(run, gateway=url, after=first.data["seq"])]
-    assert rest == [
-        event for event in events if event.data.get("seq", first.data["seq"] + 1) > first.data["seq"]
-    ]
+    assert rest == [event for event in events if event.data.get("seq", first.data["seq"] + 1) > first.data["seq"]]
 
 
 def test_a_web_endpoint_streams_a_run(stack: Stack) -> None:

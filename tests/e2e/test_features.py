@@ -56,9 +56,7 @@ def test_a_model_that_is_away_is_replaced_by_one_that_a_schema_holds(gateway: Ga
     assert [(event["fallback"], event["model"]) for event in called] == [(0, ""), *[(1, "scripted")] * 3]
     assert "http://127.0.0.1:9/v1" in called[1]["reason"]
     accepted = events_of(gateway, run, "run.accepted")[0]["event"]
-    assert accepted["spec"]["model"]["fallbacks"] == [
-        {"name": "scripted", "calls": "schema", "vision": False}
-    ]
+    assert accepted["spec"]["model"]["fallbacks"] == [{"name": "scripted", "calls": "schema", "vision": False}]
 
 
 # --- tools
@@ -74,9 +72,7 @@ def test_calls_of_one_step_run_at_the_same_time_in_two_executors(gateway: Gatewa
     assert max(starts) < min(ends)
 
 
-def test_an_output_of_two_megabytes_is_cut_for_the_model_and_kept_whole(
-    stack: Stack, gateway: Gateway
-) -> None:
+def test_an_output_of_two_megabytes_is_cut_for_the_model_and_kept_whole(stack: Stack, gateway: Gateway) -> None:
     run = gateway.submit("solo", "long story")
     result = gateway.finished(run)
     assert result["state"] == "success"
@@ -159,9 +155,7 @@ def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands
     found: list[str] = []
 
     def begun() -> bool:
-        listed = gateway.request("GET", "/v1/runs", params={"agent": "solo", "state": "running"}).json()[
-            "runs"
-        ]
+        listed = gateway.request("GET", "/v1/runs", params={"agent": "solo", "state": "running"}).json()["runs"]
         found[:] = [run["id"] for run in listed]
         return bool(found)
 

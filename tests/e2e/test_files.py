@@ -106,9 +106,7 @@ def test_a_model_sees_the_latest_images_of_its_tools(stack: Stack, gateway: Gate
     run = gateway.submit("looker", "Look at the screens.")
     result = gateway.finished(run)
     assert result["output"] == "seen"
-    asked = [
-        line for line in stack.model_requests()[before:] if line["rule"].startswith(("look", "have looked"))
-    ]
+    asked = [line for line in stack.model_requests()[before:] if line["rule"].startswith(("look", "have looked"))]
     assert [line["images"] for line in asked] == [0, 1, 2, 2]
     shots = [event["output"]["image"]["$file"] for event in events_of(gateway, run, "tool.answered")]
     assert [shot["name"] for shot in shots] == ["screen-10.png", "screen-20.png", "screen-30.png"]
@@ -121,8 +119,7 @@ def test_a_model_sees_the_latest_images_of_its_tools(stack: Stack, gateway: Gate
 
 def test_code_runs_as_a_tool_call(gateway: Gateway) -> None:
     assert (
-        gateway.answer("computer", "run: import math; print('so'); math.factorial(5)")
-        == "Stdout:\nso\n\nOutput: 120"
+        gateway.answer("computer", "run: import math; print('so'); math.factorial(5)") == "Stdout:\nso\n\nOutput: 120"
     )
     run = gateway.submit("computer", "run: import os")
     [answered] = events_of(gateway, run, "tool.answered")

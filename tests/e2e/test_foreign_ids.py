@@ -133,17 +133,11 @@ WRITING: dict[str, Attempt] = {
     "A2A message": rest("POST", "/a2a/clerk/message:send", {"message": _TOLD}),
     "A2A message, streamed": rest("POST", "/a2a/clerk/message:stream", {"message": _TOLD}),
     "A2A cancel": rest("POST", "/a2a/clerk/tasks/RUN:cancel"),
-    "A2A push": rest(
-        "POST", "/a2a/clerk/tasks/RUN/pushNotificationConfigs", {"url": "https://example.org/hook"}
-    ),
+    "A2A push": rest("POST", "/a2a/clerk/tasks/RUN/pushNotificationConfigs", {"url": "https://example.org/hook"}),
     "A2A cancel by JSON-RPC": a2a("CancelTask", id="RUN"),
     "A2A message by JSON-RPC": a2a("SendMessage", message=_TOLD),
-    "A2A push by JSON-RPC": a2a(
-        "CreateTaskPushNotificationConfig", taskId="RUN", url="https://example.org/hook"
-    ),
-    "AG-UI resume": rest(
-        "POST", "/agui/clerk", {**_THREAD, "resume": [{"interruptId": "CALL", "status": "resolved"}]}
-    ),
+    "A2A push by JSON-RPC": a2a("CreateTaskPushNotificationConfig", taskId="RUN", url="https://example.org/hook"),
+    "AG-UI resume": rest("POST", "/agui/clerk", {**_THREAD, "resume": [{"interruptId": "CALL", "status": "resolved"}]}),
     "AG-UI result": rest(
         "POST",
         "/agui/clerk",
@@ -213,9 +207,7 @@ def test_who_reaches_a_run_is_answered_by_every_door(
     assert differing == 9 or door in has_none, differing
 
 
-def test_a_key_for_a_member_is_shown_no_call_of_the_tree_by_mcp(
-    callers: dict[str, Caller], tmp_path: Path
-) -> None:
+def test_a_key_for_a_member_is_shown_no_call_of_the_tree_by_mcp(callers: dict[str, Caller], tmp_path: Path) -> None:
     """It reaches the member's run, also as the state of a call that goes on; a call belongs to its whole tree."""
     body = {"agent": "chief", "task": f"have clerk: refund {tmp_path / 'book'} 500"}
     run = callers["ann"].ask("POST", "/v1/runs", json=body).json()["id"]

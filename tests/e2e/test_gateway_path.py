@@ -135,8 +135,6 @@ def test_a_sign_in_stays_below_the_path(stack: Stack) -> None:
 def test_a_path_that_cannot_be_is_refused(stack: Stack) -> None:
     environment = {**stack.environment, "CADRE_GATEWAY_PATH": "agents"}
     command = [sys.executable, "-m", "cadre_gateway"]
-    ended = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=patience(), check=False
-    )
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience(), check=False)
     assert ended.returncode == 2
     assert "CADRE_GATEWAY_PATH" in ended.stderr

@@ -126,9 +126,7 @@ def _deepseek(body: Body) -> None:
 
 def _dashscope(body: Body) -> None:
     if body.get("tool_choice", "auto") not in ("auto", "none"):
-        raise Refusal(
-            "The tool_choice parameter does not support being set to required or object in thinking mode"
-        )
+        raise Refusal("The tool_choice parameter does not support being set to required or object in thinking mode")
     if not all(isinstance(one["content"], str) for one in body["messages"] if one["role"] == "tool"):
         raise Refusal("<400> InternalError.Algo.InvalidParameter: messages with role tool need a text")
 
@@ -240,9 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
         if results:
             self.server.held.wait()
         name, arguments = (
-            ("final_answer", {"answer": results[-1]})
-            if results
-            else ("count_words", {"text": "to be or not to be"})
+            ("final_answer", {"answer": results[-1]}) if results else ("count_words", {"text": "to be or not to be"})
         )
         answer = self.server.answer
         self._send(answer.status, answer.content_type, played_for(answer, name, json.dumps(arguments)))
@@ -268,9 +264,7 @@ def played_for(answer: Cassette, name: str, arguments: str) -> str:
         _renamed([whole], name, arguments)
         return json.dumps(whole, ensure_ascii=False)
     lines = answer.body.split("\n")
-    chunks = {
-        n: json.loads(line[5:]) for n, line in enumerate(lines) if line.startswith("data:") and "{" in line
-    }
+    chunks = {n: json.loads(line[5:]) for n, line in enumerate(lines) if line.startswith("data:") and "{" in line}
     _renamed(list(chunks.values()), name, arguments)
     for n, chunk in chunks.items():
         blank = lines[n][5 : len(lines[n]) - len(lines[n][5:].lstrip())]
@@ -346,17 +340,13 @@ def test_helper_works_with_the_answers_of(name: str, tmp_path: Path) -> None:
         assert gateway.answer("helper", TASK) == "6"
         assert server.refused == 0
         assert all(bool(body.get("stream")) == _is_stream(answer) for _, body in server.asked)
-        assert [(path, body["model"]) for path, body in server.asked] == [
-            (f"{url}/chat/completions", model)
-        ] * 2
+        assert [(path, body["model"]) for path, body in server.asked] == [(f"{url}/chat/completions", model)] * 2
 
 
 def _wants_reasoning(body: Body) -> None:
     for one in body["messages"]:
         if one.get("tool_calls") and not one.get("reasoning_content"):
-            raise Refusal(
-                "thinking is enabled but reasoning_content is missing in assistant tool call message"
-            )
+            raise Refusal("thinking is enabled but reasoning_content is missing in assistant tool call message")
 
 
 def test_what_a_refusal_taught_outlives_the_agent_that_was_killed(tmp_path: Path) -> None:

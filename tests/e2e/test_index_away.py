@@ -154,9 +154,7 @@ def test_events_are_heard_as_they_happen(gateway: Gateway) -> None:
     told = [name for name, _ in gateway.events(run)]
     assert (told[0], told[-2:]) == ("run.accepted", ["run.finished", "end"])
     assert "delta" in told
-    assert [name for name, _ in gateway.events(run) if name != "delta"] == [
-        name for name in told if name != "delta"
-    ]
+    assert [name for name, _ in gateway.events(run) if name != "delta"] == [name for name in told if name != "delta"]
 
 
 def test_a_run_is_started_and_followed_in_one_request(gateway: Gateway) -> None:
@@ -176,9 +174,7 @@ def test_chats_and_responses_are_answered(gateway: Gateway, openai_client: OpenA
     )
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices) == STORY
     first = openai_client.responses.create(model="host", input="my name is Iris")
-    second = openai_client.responses.create(
-        model="host", input="what is my name", previous_response_id=first.id
-    )
+    second = openai_client.responses.create(model="host", input="what is my name", previous_response_id=first.id)
     assert second.output_text == "You are Iris."
 
 
@@ -191,9 +187,7 @@ def test_agui_a2a_and_mcp_are_answered(gateway: Gateway) -> None:
     told = sse(gateway, "/a2a/host", call)
     assert told[-1]["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
     task = told[0]["result"]["task"]["id"]
-    got = gateway.request(
-        "POST", "/a2a/host", json=call | {"method": "GetTask", "params": {"id": task}}
-    ).json()
+    got = gateway.request("POST", "/a2a/host", json=call | {"method": "GetTask", "params": {"id": task}}).json()
     assert got["result"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
@@ -259,9 +253,7 @@ def test_a_standing_budget_counts_what_is_used(gateway: Gateway, books: Path) ->
 
     def is_refused() -> bool:
         refused[:] = [
-            gateway.request(
-                "POST", "/v1/runs", json={"agent": "chief", "task": f"have clerk: refund {books} 5"}
-            )
+            gateway.request("POST", "/v1/runs", json={"agent": "chief", "task": f"have clerk: refund {books} 5"})
         ]
         return refused[0].status_code != 202
 

@@ -49,9 +49,7 @@ def test_a_payment_that_the_task_names_goes_on(gateway: Gateway, cadre: Commands
     run = gateway.submit("clerk", f"Pay {EVIL} and note it in {books} 200")
     assert gateway.finished(run)["state"] == "success"
     assert done(books) == [f"{EVIL} 200"]
-    assert [one["verdict"] for one in events_of(gateway, run, "policy.decided") if one["name"] == "pay"] == [
-        "allow"
-    ]
+    assert [one["verdict"] for one in events_of(gateway, run, "policy.decided") if one["name"] == "pay"] == ["allow"]
     assert_sound(cadre, run)
 
 

@@ -15,9 +15,7 @@ def begun(file: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["boss", "worker", "helper", "gateway", "model"])
-def test_a_service_killed_while_a_tool_runs(
-    stack: Stack, gateway: Gateway, victim: str, tmp_path: Path
-) -> None:
+def test_a_service_killed_while_a_tool_runs(stack: Stack, gateway: Gateway, victim: str, tmp_path: Path) -> None:
     file = tmp_path / "marks"
     run = gateway.submit("boss", f"delegate: use effect {file} 2")
     begun(file)

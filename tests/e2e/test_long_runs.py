@@ -136,9 +136,7 @@ def test_an_output_that_was_cut_is_read_on(gateway: Gateway, requests: Requests,
     assert result["output"] == "In the year 1399 there were 681 sheep."
     cut, *pieces = [str(event["output"]) for event in events_of(gateway, run, "tool.answered")]
     assert len(cut) <= 2_000
-    read = "".join(
-        re.sub(r"\n\[\d+ of \d+ characters follow: read on at \d+\.\]$", "", piece) for piece in pieces
-    )
+    read = "".join(re.sub(r"\n\[\d+ of \d+ characters follow: read on at \d+\.\]$", "", piece) for piece in pieces)
     assert read == chronicle()
     assert events_of(gateway, run, "history.summarized")
     assert requests.refused() == 0

@@ -112,9 +112,7 @@ async def test_what_a_person_puts_off_waits_on(gateway: Gateway, books: Path) ->
         assert (meta["cadre.dev/state"], done(books)) == ("waiting", [])
         call = f"{meta['cadre.dev/run']}_1_0"
         assert (await asyncio.to_thread(decide, gateway, call, "approved")).status_code == 200
-        answer = await client.call_tool(
-            "cadre_get_run", {"run": meta["cadre.dev/run"], "wait_seconds": patience()}
-        )
+        answer = await client.call_tool("cadre_get_run", {"run": meta["cadre.dev/run"], "wait_seconds": patience()})
     assert text_of(answer) == "refunded 502"
 
 
@@ -137,9 +135,7 @@ async def test_a_client_that_asks_nobody_reads_that_a_person_decides(gateway: Ga
     assert done(books) == []
 
 
-async def test_a_key_that_may_not_decide_has_nobody_asked(
-    stack: Stack, gateway: Gateway, books: Path
-) -> None:
+async def test_a_key_that_may_not_decide_has_nobody_asked(stack: Stack, gateway: Gateway, books: Path) -> None:
     guarded, person = stack.services["guarded"], Person("accept", {"confirm": True})
     async with connected(guarded, person, **bearer(guarded, "operator")) as operator:
         waits = await operator.call_tool("clerk", {"task": f"refund {books} 505"})

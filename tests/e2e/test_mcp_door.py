@@ -89,9 +89,7 @@ async def test_agents_are_tools_with_their_answers_schema(gateway: Gateway, mode
 
 
 @ERAS
-async def test_a_call_tells_its_progress_and_ends_with_the_answer(
-    gateway: Gateway, books: Path, mode: str
-) -> None:
+async def test_a_call_tells_its_progress_and_ends_with_the_answer(gateway: Gateway, books: Path, mode: str) -> None:
     told: list[tuple[float, str | None]] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -106,9 +104,7 @@ async def test_a_call_tells_its_progress_and_ends_with_the_answer(
     assert gateway.run(run_of(answer))["state"] == "success"
 
 
-async def test_a_run_that_has_ended_before_it_is_looked_at_tells_its_progress(
-    gateway: Gateway, books: Path
-) -> None:
+async def test_a_run_that_has_ended_before_it_is_looked_at_tells_its_progress(gateway: Gateway, books: Path) -> None:
     told: list[str | None] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -263,9 +259,7 @@ async def test_a_call_that_is_given_up_cancels_its_run(gateway: Gateway, mode: s
 
 
 @pytest.mark.parametrize("at", ["the same gateway", "another gateway"])
-async def test_a_client_of_2025_gives_a_call_up_by_a_notification(
-    gateway: Gateway, stack: Stack, at: str
-) -> None:
+async def test_a_client_of_2025_gives_a_call_up_by_a_notification(gateway: Gateway, stack: Stack, at: str) -> None:
     """As its official clients do, by default after 60 seconds: the request itself stays open."""
     task = f"wait for a word that is never said (to {at})"
     begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -310,9 +304,7 @@ def test_a_message_without_accept_is_answered_and_an_unknown_cursor_is_refused(g
     assert listed({"cursor": "made-up"})["error"]["code"] == -32602
 
 
-async def test_a_call_with_a_key_goes_on_and_is_found_at_another_gateway(
-    stack: Stack, gateway: Gateway
-) -> None:
+async def test_a_call_with_a_key_goes_on_and_is_found_at_another_gateway(stack: Stack, gateway: Gateway) -> None:
     """The gateway is killed in the middle; the same call, at the other replica, gets the answer of the one run."""
     task, replica = "wait until the gateway was killed", stack.services["replica"]
     with contextlib.suppress(MCPError, httpx2.HTTPError, ExceptionGroup):

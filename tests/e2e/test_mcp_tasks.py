@@ -153,9 +153,7 @@ def without(told: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in told.items() if key not in ("_meta", "resultType")}
 
 
-async def test_a_client_is_told_how_its_tasks_go_on_at_any_gateway(
-    stack: Stack, gateway: Gateway, books: Path
-) -> None:
+async def test_a_client_is_told_how_its_tasks_go_on_at_any_gateway(stack: Stack, gateway: Gateway, books: Path) -> None:
     """The gateway that told of them is killed; the other one goes on with what is then."""
     replica, asked = stack.services["replica"], {"task": f"refund {books} 902"}
     task = (await rpc(gateway.service, "tools/call", name="clerk", arguments=asked))["result"]["taskId"]
@@ -204,9 +202,7 @@ async def test_a_client_hears_of_agents_that_come_and_go(stack: Stack, gateway: 
     ):
         teller = stack.services["teller"]
         await asyncio.to_thread(teller.terminate)
-        assert "teller" in {tool.name for tool in (await client.list_tools()).tools}, (
-            "it is away, not unknown"
-        )
+        assert "teller" in {tool.name for tool in (await client.list_tools()).tools}, "it is away, not unknown"
         retired = await asyncio.to_thread(gateway.request, "DELETE", "/v1/agents/teller")
         assert retired.status_code == 204, retired.text
         async with asyncio.timeout(patience()):

@@ -149,9 +149,7 @@ def test_what_it_has_used_is_the_runs(deployment: Deployment) -> None:
 
 
 def test_a_budget_ends_its_work(deployment: Deployment) -> None:
-    run = deployment.gateway.submit(
-        "writer", "spend 700 30 0.25\nwait never-1\nsay done", budget={"cost": 0.1}
-    )
+    run = deployment.gateway.submit("writer", "spend 700 30 0.25\nwait never-1\nsay done", budget={"cost": 0.1})
     ended = deployment.gateway.finished(run)
     assert (ended["state"], ended["error"]["type"]) == ("error", "BudgetExceeded")
 

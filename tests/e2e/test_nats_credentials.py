@@ -43,9 +43,9 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack
         stack.agent(HERE / "doors" / "host.yaml", start=False)
         stack.add("member", "cadre.cli.main", "member", folder / "far.yaml", start=False)
         key = f"creds={folder / 'agent.creds'}"
-        stack.add(
-            "agent", HERE / "synadia" / "agent.py", folder, "far", key, "trust=signed", start=False
-        ).start(wait=False)
+        stack.add("agent", HERE / "synadia" / "agent.py", folder, "far", key, "trust=signed", start=False).start(
+            wait=False
+        )
         gateway = stack.open_gateway(2)
         yield stack, gateway
 

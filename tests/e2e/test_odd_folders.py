@@ -58,9 +58,7 @@ def guard() -> Iterator[Guard]:
 
 @pytest.mark.parametrize("name", NAMES, ids=["no text", "signs"])
 @pytest.mark.parametrize("secure", [False, True], ids=["open", "secure"])
-def test_a_team_works_in_a_folder_of_any_name(
-    tmp_path: Path, guard: Guard, name: bytes, secure: bool
-) -> None:
+def test_a_team_works_in_a_folder_of_any_name(tmp_path: Path, guard: Guard, name: bytes, secure: bool) -> None:
     folder = tmp_path / os.fsdecode(name)
     folder.mkdir()
     for file, text in FILES.items():

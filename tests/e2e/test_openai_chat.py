@@ -18,9 +18,7 @@ from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "doors"
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
 
 WEATHER: ChatCompletionToolParam = {
     "type": "function",
@@ -80,9 +78,7 @@ def test_the_agents_are_the_models(openai_client: OpenAI) -> None:
 
 
 def test_a_whole_answer_tells_what_the_team_has_done(openai_client: OpenAI, books: Path) -> None:
-    answer = openai_client.chat.completions.create(
-        model="chief", messages=said(f"have clerk: refund {books} 50")
-    )
+    answer = openai_client.chat.completions.create(model="chief", messages=said(f"have clerk: refund {books} 50"))
     (choice,) = answer.choices
     assert choice.finish_reason == "stop"
     assert "refunded 50" in (choice.message.content or "")
@@ -106,18 +102,14 @@ def test_a_stream_tells_it_while_it_happens(openai_client: OpenAI, books: Path) 
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert "calls refund" in "".join(getattr(delta, "reasoning_content", "") for delta in deltas)
     assert "refunded 60" in "".join(delta.content or "" for delta in deltas)
-    assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == [
-        "stop"
-    ]
+    assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["stop"]
     assert chunks[-1].choices == []
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.total_tokens > 0
 
 
 def test_the_answer_has_the_form_that_was_asked_for(openai_client: OpenAI) -> None:
-    answer = openai_client.chat.completions.parse(
-        model="host", messages=said("Ann as JSON"), response_format=Person
-    )
+    answer = openai_client.chat.completions.parse(model="host", messages=said("Ann as JSON"), response_format=Person)
     assert answer.choices[0].message.parsed == Person(name="Ann", age=41)
 
 
@@ -210,9 +202,7 @@ def test_anything_else_is_told_to_the_run(gateway: Gateway, books: Path) -> None
     assert len(runs_of(gateway, session="steered")) == 1
 
 
-def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(
-    stack: Stack, gateway: Gateway, books: Path
-) -> None:
+def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(stack: Stack, gateway: Gateway, books: Path) -> None:
     admin = "0123456789abcdef" * 4
     locked = Gateway(stack.add("locked", "cadre_gateway", CADRE_AUTH="keys", CADRE_ADMIN_KEY=admin))
     headers = {"Authorization": f"Bearer {admin}"}
@@ -222,8 +212,7 @@ def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(
         keys[role] = locked.request("POST", "/v1/keys", json=wanted, headers=headers).json()["token"]
     url = f"{locked.service.url}/v1"
     viewer, operator, administrator = (
-        OpenAI(base_url=url, api_key=key, timeout=patience())
-        for key in (keys["viewer"], keys["operator"], admin)
+        OpenAI(base_url=url, api_key=key, timeout=patience()) for key in (keys["viewer"], keys["operator"], admin)
     )
     chat = said(f"have clerk: refund {books} 900")
     with pytest.raises(openai.PermissionDeniedError):
@@ -417,16 +406,12 @@ def test_a_call_that_another_model_has_made_is_part_of_the_conversation(
 
 
 @pytest.mark.parametrize("order", ["word first", "result first", "at once"])
-def test_a_person_and_the_caller_are_asked_in_one_answer(
-    openai_client: OpenAI, books: Path, order: str
-) -> None:
+def test_a_person_and_the_caller_are_asked_in_one_answer(openai_client: OpenAI, books: Path, order: str) -> None:
     chat: list[Any] = said(f"refund {books} and weather")
 
     def turn(*more: Any) -> Choice:
         chat.extend(more)
-        found = openai_client.chat.completions.create(model="clerk", messages=chat, tools=[WEATHER]).choices[
-            0
-        ]
+        found = openai_client.chat.completions.create(model="clerk", messages=chat, tools=[WEATHER]).choices[0]
         chat.append(found.message.to_dict())
         return found
 
@@ -501,9 +486,7 @@ def test_who_hangs_up_leaves_the_run_unless_it_says_otherwise(
         stack.services["clerk"].signal(signal.SIGCONT)
 
 
-def test_a_run_that_fails_is_an_error_that_is_not_tried_again(
-    openai_client: OpenAI, gateway: Gateway
-) -> None:
+def test_a_run_that_fails_is_an_error_that_is_not_tried_again(openai_client: OpenAI, gateway: Gateway) -> None:
     with pytest.raises(openai.InternalServerError) as failed:
         openai_client.chat.completions.create(model="host", messages=said("break"))
     assert failed.value.code == "run_failed"

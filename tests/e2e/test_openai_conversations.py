@@ -14,9 +14,7 @@ from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "doors"
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
 ADMIN = "a-key-for-the-administrator-of-this"
 
 WEATHER: FunctionToolParam = {

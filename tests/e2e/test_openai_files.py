@@ -41,9 +41,7 @@ def test_a_file_is_uploaded_listed_read_and_deleted(openai_client: OpenAI) -> No
 
 
 def test_lists_come_page_by_page_even_while_files_are_deleted(openai_client: OpenAI) -> None:
-    kept = [
-        openai_client.files.create(file=(f"{number}.txt", b"x"), purpose="evals").id for number in range(5)
-    ]
+    kept = [openai_client.files.create(file=(f"{number}.txt", b"x"), purpose="evals").id for number in range(5)]
     newest_first = openai_client.files.list(purpose="evals", limit=2)
     assert ([one.id for one in newest_first.data], newest_first.has_more) == (kept[:2:-1], True)
     assert [one.id for one in openai_client.files.list(purpose="evals", limit=2, order="asc")] == kept
@@ -77,9 +75,7 @@ def asked(client: OpenAI, gateway: Gateway, protocol: str, content: list[dict[st
 def test_a_request_names_files_by_their_ids(openai_client: OpenAI, gateway: Gateway, protocol: str) -> None:
     table = openai_client.files.create(file=("table.csv", b"a,b\n1,2\n"), purpose="user_data")
     other = openai_client.files.create(file=("table.csv", b"other"), purpose="user_data")
-    _, run = asked(
-        openai_client, gateway, protocol, parts_by(protocol, ("file", table.id), ("file", other.id))
-    )
+    _, run = asked(openai_client, gateway, protocol, parts_by(protocol, ("file", table.id), ("file", other.id)))
     listed = gateway.request("GET", f"/v1/runs/{run}/files").json()["files"]
     found = {gateway.request("GET", f"/v1/runs/{run}/files/{one['path']}").content for one in listed}
     assert "table.csv" in [one["path"] for one in listed]
@@ -154,9 +150,7 @@ def test_a_file_survives_the_gateways_death(openai_client: OpenAI, gateway: Gate
     assert openai_client.files.content(file.id).read() == b"kept" * 100_000
 
 
-def test_a_content_that_a_file_names_outlives_a_run_that_had_it(
-    openai_client: OpenAI, gateway: Gateway
-) -> None:
+def test_a_content_that_a_file_names_outlives_a_run_that_had_it(openai_client: OpenAI, gateway: Gateway) -> None:
     file = openai_client.files.create(file=("shared.txt", b"of both"), purpose="user_data")
     _, run = asked(openai_client, gateway, "responses", parts_by("responses", ("file", file.id)))
     assert gateway.request("DELETE", f"/v1/runs/{run}").status_code == 200

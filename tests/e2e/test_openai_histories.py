@@ -15,9 +15,7 @@ from harness.stack import Gateway
 TEAM = Path(__file__).parent / "doors"
 AGENTS = ["host"]
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
-)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
 
 
 def client(gateway: Gateway, **options: Any) -> OpenAI:
@@ -61,9 +59,7 @@ def test_a_chat_that_sends_its_history_is_given_that(openai_client: OpenAI, gate
     assert "my name is Ravi" in json.dumps(steps)
 
 
-def test_two_chats_of_the_same_words_know_nothing_of_each_other(
-    openai_client: OpenAI, gateway: Gateway
-) -> None:
+def test_two_chats_of_the_same_words_know_nothing_of_each_other(openai_client: OpenAI, gateway: Gateway) -> None:
     """Both end alike; one begins with a secret."""
     one, other = (turn(openai_client, [], text) for text in ("The code is 7391.", "Good day"))
     one, other = (turn(openai_client, chat, "Good day") for chat in (one, other))
@@ -120,9 +116,7 @@ def test_a_function_that_another_program_has_called_is_history(openai_client: Op
         {
             "role": "assistant",
             "content": None,
-            "tool_calls": [
-                {"id": "call_1", "type": "function", "function": {"name": "transfer", "arguments": "{}"}}
-            ],
+            "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "transfer", "arguments": "{}"}}],
         },
         {"role": "tool", "tool_call_id": "call_1", "content": "done"},
     ]
@@ -161,9 +155,7 @@ def test_what_comes_beside_a_named_conversation_is_added_to_it(
     assert "The sea is green." in json.dumps(told_to(gateway, "host"))
 
 
-def test_a_response_with_the_whole_conversation_is_given_that(
-    openai_client: OpenAI, gateway: Gateway
-) -> None:
+def test_a_response_with_the_whole_conversation_is_given_that(openai_client: OpenAI, gateway: Gateway) -> None:
     """Send a history as a program does that keeps the conversation, with calls to the program's functions in it."""
     items: ResponseInputParam = [
         {"role": "user", "content": "my name is Ada"},

@@ -84,9 +84,7 @@ def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_clien
     assert openai_client.responses.retrieve(f"resp_{run}").output_text == "It was all otherwise."
 
 
-def test_an_answer_survives_the_agent_that_told_it(
-    openai_client: OpenAI, gateway: Gateway, stack: Stack
-) -> None:
+def test_an_answer_survives_the_agent_that_told_it(openai_client: OpenAI, gateway: Gateway, stack: Stack) -> None:
     pieces = content_of(ask_for("tell a long story", openai_client))
     told = next(pieces)
     stack.services["host"].kill()
@@ -95,6 +93,4 @@ def test_an_answer_survives_the_agent_that_told_it(
 
 
 def ask_for(task: str, client: OpenAI) -> openai.Stream[ChatCompletionChunk]:
-    return client.chat.completions.create(
-        model="host", messages=[{"role": "user", "content": task}], stream=True
-    )
+    return client.chat.completions.create(model="host", messages=[{"role": "user", "content": task}], stream=True)

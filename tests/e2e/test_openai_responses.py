@@ -96,9 +96,7 @@ def test_a_file_may_be_named_by_its_address(client: OpenAI, gateway: Gateway) ->
     assert "https://a.example/b.pdf" in json.dumps(run["memory"])
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/embeddings", "/v1/models/nobody", "/v1/runs/nobody", "/v1/responses/resp_x"]
-)
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/models/nobody", "/v1/runs/nobody", "/v1/responses/resp_x"])
 def test_errors_have_the_form_of_openai_at_every_path(gateway: Gateway, path: str) -> None:
     answer = gateway.request("GET", path)
     assert answer.status_code == 404
@@ -240,9 +238,7 @@ def test_the_caller_answers_its_own_functions(client: OpenAI) -> None:
     assert answer.output_text == "It is 3 degrees and 21 degrees."
     assert answer.previous_response_id == asked.id
     assert client.responses.retrieve(asked.id) == asked, "what was asked stays"
-    assert [item.type for item in client.responses.input_items.list(answer.id)] == [
-        "function_call_output"
-    ] * 2
+    assert [item.type for item in client.responses.input_items.list(answer.id)] == ["function_call_output"] * 2
     again = client.responses.create(model="host", previous_response_id=asked.id, input=results)
     assert again.id == answer.id, "sent again, it is the same"
 
@@ -313,9 +309,7 @@ def test_a_response_is_cancelled_and_deleted(client: OpenAI, gateway: Gateway, s
 def test_a_part_that_was_never_told_is_no_response(client: OpenAI, gateway: Gateway, books: Path) -> None:
     asked = client.responses.create(model="clerk", input=f"refund {books} 960")
     (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
-    said: ResponseInputParam = [
-        {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
-    ]
+    said: ResponseInputParam = [{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}]
     answer = client.responses.create(model="clerk", previous_response_id=asked.id, input=said)
     assert client.responses.retrieve(answer.id) == answer
     made_up = [f"{asked.id}_{10**9}", f"{answer.id}0"]
@@ -416,9 +410,7 @@ def test_a_killed_gateway_loses_no_event_and_begins_nothing_twice(
     response = seen[0]["response"]["id"]
     rest = told(client.responses.retrieve(response, stream=True, starting_after=seen[-1]["sequence_number"]))
     whole = told(client.responses.retrieve(response, stream=True))
-    assert [event["sequence_number"] for event in seen + rest] == [
-        event["sequence_number"] for event in whole
-    ]
+    assert [event["sequence_number"] for event in seen + rest] == [event["sequence_number"] for event in whole]
     assert rest[-1]["type"] == "response.completed"
     assert done(books) == ["refund 80"]
 
@@ -439,9 +431,7 @@ def test_a_decision_elsewhere_counts(client: OpenAI, gateway: Gateway, books: Pa
 # --- errors
 
 
-def test_a_word_on_what_was_decided_elsewhere_finds_the_answer(
-    client: OpenAI, gateway: Gateway, books: Path
-) -> None:
+def test_a_word_on_what_was_decided_elsewhere_finds_the_answer(client: OpenAI, gateway: Gateway, books: Path) -> None:
     first: ChatCompletionMessageParam = {"role": "user", "content": f"have clerk: refund {books} 550"}
     chat = [first]
     asked = client.chat.completions.with_raw_response.create(model="chief", messages=chat)

@@ -55,9 +55,7 @@ def started(answer: httpx2.Response, *, ok: tuple[int, ...] = (200, 202)) -> Sta
 
 def post_run(caller: Caller, key: str, *, prefer: str = "", **fields: Any) -> Started:
     headers = {"Idempotency-Key": key} | ({"Prefer": prefer} if prefer else {})
-    return started(
-        caller.ask("POST", "/v1/runs", json={"agent": "host", "task": "Hi", **fields}, headers=headers)
-    )
+    return started(caller.ask("POST", "/v1/runs", json={"agent": "host", "task": "Hi", **fields}, headers=headers))
 
 
 def chat(caller: Caller, key: str, *, stream: bool = False) -> Started:
@@ -189,9 +187,7 @@ def test_run_now_is_each_ones_own_and_counted_once(callers: dict[str, Caller]) -
 
 
 @pytest.mark.parametrize("door", ["chat", "response", "A2A", "AG-UI", "MCP", "start"])
-def test_a_conversation_of_the_same_name_is_another_one_for_each_person(
-    door: str, callers: dict[str, Caller]
-) -> None:
+def test_a_conversation_of_the_same_name_is_another_one_for_each_person(door: str, callers: dict[str, Caller]) -> None:
     """A caller that names another person's session, thread or context begins one of the same name."""
     name = f"talk-{uuid4().hex[:8]}"
     mine, others = callers["ann everywhere"], [callers["bob everywhere"], callers["robot"]]
@@ -223,9 +219,7 @@ def test_a_key_for_some_agents_enters_no_conversation_with_another_agent(
 
 
 @pytest.mark.parametrize("door", STARTS)
-def test_a_persons_key_for_another_agent_finds_no_run_by_its_key(
-    door: str, callers: dict[str, Caller]
-) -> None:
+def test_a_persons_key_for_another_agent_finds_no_run_by_its_key(door: str, callers: dict[str, Caller]) -> None:
     """The owner of both keys is the person; the run is within reach of one."""
     ann, other, key = callers["ann"], callers["ann at the clerk"], uuid4().hex
     run, code = STARTS[door](ann, key)
@@ -239,8 +233,7 @@ def test_a_message_without_a_context_begins_one_of_its_own(callers: dict[str, Ca
     """Keys of two programs may have one name, and messages one id."""
     admin, message = callers["admin"], uuid4().hex
     tokens = [
-        admin.ask("POST", "/v1/keys", json={"name": "twin", "roles": ["operator"]}).json()["token"]
-        for _ in range(2)
+        admin.ask("POST", "/v1/keys", json={"name": "twin", "roles": ["operator"]}).json()["token"] for _ in range(2)
     ]
     answers = list[Json]()
     for token, text in zip(tokens, ("my name is Rumpelstiltskin", "what is my name?"), strict=True):

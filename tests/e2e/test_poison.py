@@ -146,9 +146,7 @@ def test_many_restarts_during_one_long_model_call(gateway: Gateway, frail: Servi
     assert letters_of(gateway, run) == []
 
 
-def test_a_record_whose_blob_is_back_takes_its_run_forward(
-    stack: Stack, gateway: Gateway, frail: Service
-) -> None:
+def test_a_record_whose_blob_is_back_takes_its_run_forward(stack: Stack, gateway: Gateway, frail: Service) -> None:
     if not frail.is_running:
         frail.start()
     run, task = uuid4().hex, "be well"

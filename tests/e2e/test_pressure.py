@@ -92,9 +92,7 @@ def test_a_limit_per_shard_leaves_room_for_the_runs_in_flight(stack: Stack) -> N
             prefix = platform.topology.prefix
             for shard in shards:
                 for n in range(10):
-                    await jetstream.append(
-                        platform.nc, f"{prefix}.code.{shard}.nobody.t.t{n}", b"x" * 100_000
-                    )
+                    await jetstream.append(platform.nc, f"{prefix}.code.{shard}.nobody.t.t{n}", b"x" * 100_000)
 
     asyncio.run(store(range(2)))
     # What is known of a shard may be a second old, and runs go to either.

@@ -37,9 +37,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramStac
         found.add("odd", odd)
         found.add("held", odd, more=", hold: 1s", spec="  approvals: {book: always}")
         found.add("poor", odd, spec="  limits: {budget: {tokens: 250}}")
-        found.stack.add(
-            *("direct", "cadre.cli.main", "member", odd, "--name", "direct", "--tool", "book"), start=False
-        )
+        found.stack.add(*("direct", "cadre.cli.main", "member", odd, "--name", "direct", "--tool", "book"), start=False)
         found.agents += 1
         found.add("chief", odd, spec="  team: [odd]")
         found.add("bare", f"{HERE / 'bare.py'}:main", python=str(bare / "bin" / "python"))
@@ -76,9 +74,7 @@ def test_a_stream_is_given_while_it_is_written(deployment: ProgramStack) -> None
     def between(place: int) -> None:
         if place == FIRST_TEXT:
             known = len(seen)
-            eventually(
-                lambda: [bool(one) for one in told(deployment)] == [True] * (known + 1), what="a delta"
-            )
+            eventually(lambda: [bool(one) for one in told(deployment)] == [True] * (known + 1), what="a delta")
             seen.append(place)
 
     deployment.model.between = between

@@ -72,10 +72,7 @@ def test_a_run_keeps_its_prompts_when_its_agent_is_started_from_others(tmp_path:
         before, after = gateway.run(older)["revision"], gateway.run(newer)["revision"]
         assert len(before) == len(after) == 12
         assert before != after
-        live = {
-            replica["revision"]
-            for replica in gateway.request("GET", "/v1/agents").json()["agents"][0]["replicas"]
-        }
+        live = {replica["revision"] for replica in gateway.request("GET", "/v1/agents").json()["agents"][0]["replicas"]}
         assert after in live
         assert gateway.request("GET", f"/v1/runs/{older}/replay").json()["divergences"] == []
 

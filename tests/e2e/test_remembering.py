@@ -88,9 +88,7 @@ def test_what_one_session_left_the_next_one_knows_and_nobody_else(gateway: Gatew
         assert recalled(gateway, other)["memories"] == []
 
 
-def test_a_run_waits_for_a_memory_service_that_was_killed(
-    gateway: Gateway, memory: Service, cadre: Commands
-) -> None:
+def test_a_run_waits_for_a_memory_service_that_was_killed(gateway: Gateway, memory: Service, cadre: Commands) -> None:
     note(gateway, "The cat is called Matilda.", "carla")
     left(gateway, 2, user="carla")
     # Stopped it has the question in hand when it dies.
@@ -200,9 +198,7 @@ def test_what_a_person_has_removed_is_not_known_any_more_and_replays_all_the_sam
     assert recalled(gateway, long)["memories"] == hits
 
 
-def test_an_erased_tree_takes_its_own_memories_along(
-    gateway: Gateway, memory: Service, cadre: Commands
-) -> None:
+def test_an_erased_tree_takes_its_own_memories_along(gateway: Gateway, memory: Service, cadre: Commands) -> None:
     run = gateway.submit("scribe", "pass: The bell is cracked.", user="heidi")
     assert gateway.finished(run)["state"] == "success"
     own = left(gateway, 4, run=run)
@@ -217,9 +213,7 @@ def test_an_erased_tree_takes_its_own_memories_along(
     )
 
 
-def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(
-    gateway: Gateway, memory: Service
-) -> None:
+def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(gateway: Gateway, memory: Service) -> None:
     files = {"contract.md": "data:text/markdown;base64,VGhlIG5vdGljZSBwZXJpb2QgaXMgbmluZSB3ZWVrcy4="}
     run = gateway.submit("scribe", "through: notice period", files=files, session="with-files")
     result = gateway.finished(run)

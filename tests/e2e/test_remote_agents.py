@@ -83,9 +83,7 @@ def test_a_manager_has_it_do_a_task(both: Both) -> None:
     calls = [one["event"] for one in events if one.get("event", {}).get("type") == "tool.called"]
     assert [call["tool"] for call in calls][:2] == ["legal_send_message", "legal_get_task"][: len(calls)]
     (accepted,) = [
-        data["event"]
-        for name, data in both.remote.events(both.remote_runs()[0]["id"])
-        if name == "run.accepted"
+        data["event"] for name, data in both.remote.events(both.remote_runs()[0]["id"]) if name == "run.accepted"
     ]
     assert accepted["task"]["trace"], "the remote run knows the call that began it"
 

@@ -74,15 +74,11 @@ def operator(tmp_path_factory: pytest.TempPathFactory, manifests: list[Manifest]
 
 @pytest.fixture(scope="module")
 def deployments(manifests: list[Manifest]) -> dict[str, Pod]:
-    return {
-        m["metadata"]["name"]: m["spec"]["template"]["spec"] for m in manifests if m["kind"] == "Deployment"
-    }
+    return {m["metadata"]["name"]: m["spec"]["template"]["spec"] for m in manifests if m["kind"] == "Deployment"}
 
 
 @pytest.fixture(scope="module")
-def provisioned(
-    stack: Stack, manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory
-) -> list[str]:
+def provisioned(stack: Stack, manifests: list[Manifest], tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Runs the Job first, as a deployment does; the consumers that the ScaledObjects ask for."""
     job = next(m for m in manifests if m["kind"] == "Job")["spec"]["template"]["spec"]
     place = Place(tmp_path_factory.mktemp("job"), manifests, stack)
@@ -90,9 +86,7 @@ def provisioned(
     run = Commands(stack.folder, {**stack.environment, **place.environment("provision", job)})
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
-    triggers = [
-        t["metadata"] for m in manifests if m["kind"] == "ScaledObject" for t in m["spec"]["triggers"]
-    ]
+    triggers = [t["metadata"] for m in manifests if m["kind"] == "ScaledObject" for t in m["spec"]["triggers"]]
     return sorted({f"{t['stream']} {t['consumer']}" for t in triggers})
 
 
@@ -125,9 +119,7 @@ def answers(service: Service, probe: dict[str, Any]) -> bool:
         return False
 
 
-def test_the_job_makes_every_consumer_that_is_asked_for(
-    stack: Stack, provisioned: list[str], operator: Path
-) -> None:
+def test_the_job_makes_every_consumer_that_is_asked_for(stack: Stack, provisioned: list[str], operator: Path) -> None:
     async def found() -> list[str]:
         nc = await connect(Settings(nats_url=stack.nats.url, nats_credentials=str(operator)), "test")
         try:
@@ -144,9 +136,7 @@ def test_the_job_makes_every_consumer_that_is_asked_for(
     assert asyncio.run(found()) == provisioned
 
 
-def test_the_whole_team_can_be_provisioned_by_its_folder(
-    stack: Stack, provisioned: list[str], operator: Path
-) -> None:
+def test_the_whole_team_can_be_provisioned_by_its_folder(stack: Stack, provisioned: list[str], operator: Path) -> None:
     run = Commands(stack.folder, {**stack.environment, "CADRE_NATS_CREDENTIALS": str(operator)})
     done = run("provision", TEAM)
     assert done.returncode == 0, done.stderr
@@ -159,9 +149,7 @@ def test_every_container_starts_and_answers_its_probes(
     services: dict[str, Service], deployments: dict[str, Pod]
 ) -> None:
     assert set(services) == set(deployments)
-    assert {"gateway", "memory", "tracer", "sandbox-default", "tools-tables", "agent-manager"} <= set(
-        services
-    )
+    assert {"gateway", "memory", "tracer", "sandbox-default", "tools-tables", "agent-manager"} <= set(services)
     for name, service in services.items():
         main = deployments[name]["containers"][0]
         for probe in ("livenessProbe", "readinessProbe"):
@@ -193,9 +181,7 @@ def test_a_schedule_starts_a_run(services: dict[str, Service]) -> None:
     )
 
 
-def test_every_container_drains_within_its_grace(
-    services: dict[str, Service], deployments: dict[str, Pod]
-) -> None:
+def test_every_container_drains_within_its_grace(services: dict[str, Service], deployments: dict[str, Pod]) -> None:
     told = time.monotonic()
     for service in services.values():
         service.signal(15)

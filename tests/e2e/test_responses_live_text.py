@@ -92,14 +92,10 @@ def test_an_answer_is_told_while_the_model_writes_it(openai_client: OpenAI) -> N
         event["item"]["id"] for event in events if event["type"] == "response.output_item.added"
     ]
     for cut in range(len(events)):
-        rest = dicts(
-            openai_client.responses.retrieve(final.id, stream=True, starting_after=number_of(events[cut]))
-        )
+        rest = dicts(openai_client.responses.retrieve(final.id, stream=True, starting_after=number_of(events[cut])))
         check_whole(events[: cut + 1] + rest)
     check_whole(dicts(openai_client.responses.retrieve(final.id, stream=True)))
-    with openai_client.responses.stream(
-        response_id=final.id, starting_after=number_of(events[begun])
-    ) as again:
+    with openai_client.responses.stream(response_id=final.id, starting_after=number_of(events[begun])) as again:
         assert again.get_final_response().output_text == STORY
 
 
@@ -113,9 +109,7 @@ def test_a_reader_that_is_cut_off_finds_the_rest_at_another_gateway(
     gateway.service.start()
     assert text_of(seen)
     rest = dicts(
-        openai_client.responses.retrieve(
-            seen[0]["response"]["id"], stream=True, starting_after=number_of(seen[-1])
-        )
+        openai_client.responses.retrieve(seen[0]["response"]["id"], stream=True, starting_after=number_of(seen[-1]))
     )
     check_whole(seen + rest)
 

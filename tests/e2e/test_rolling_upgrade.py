@@ -54,9 +54,7 @@ def test_runs_go_on_while_both_versions_are_at_work(stack: Stack, gateway: Gatew
     assert any(said(stack, name, LEFT) for name in ("boss", "worker", "helper", "tools"))
 
 
-def test_a_run_whose_newer_worker_died_waits_for_the_next_one(
-    stack: Stack, gateway: Gateway, tmp_path: Path
-) -> None:
+def test_a_run_whose_newer_worker_died_waits_for_the_next_one(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
     """Its journal is of the newer version already, and only an older worker is left."""
     file = tmp_path / "marks"
     stack.services["worker"].terminate()

@@ -67,9 +67,7 @@ def consumers(stack: SecuredStack) -> set[str]:
 
     async def ask(platform: Platform) -> set[str]:
         streams = map(platform.topology.stream, range(platform.topology.shards))
-        return {
-            str(one["name"]) for stream in streams for one in await jetstream.consumers(platform.nc, stream)
-        }
+        return {str(one["name"]) for stream in streams for one in await jetstream.consumers(platform.nc, stream)}
 
     async def asked() -> set[str]:
         async with stack.platform(key=stack.key("operator")) as platform:
@@ -223,9 +221,7 @@ def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
         "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: kept}\n"
         f"spec: {{agents: [{HERE / 'second.yaml'}], tools: [{TOOLS}]}}\n"
     )
-    tried = cadre(
-        "eval", kept, "--team", folder / "team.yaml", "--revision", f"clerk={first[:6]}", "-o", "json"
-    )
+    tried = cadre("eval", kept, "--team", folder / "team.yaml", "--revision", f"clerk={first[:6]}", "-o", "json")
     trials = [one["trial"] for one in json.loads(tried.stdout)]
     assert [one["now"]["output"] for one in trials] == ["first"] * 6, tried.stderr
     assert [one["same_answer"] for one in trials] == [one["before"]["output"] == "first" for one in trials]
@@ -234,9 +230,7 @@ def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
     assert (unknown.returncode, "'ffff'" in unknown.stderr) == (4, True)
 
 
-def _find_other_schemas(
-    stack: SecuredStack, gateway: Gateway, tools: Service, first: str, folder: Path
-) -> None:
+def _find_other_schemas(stack: SecuredStack, gateway: Gateway, tools: Service, first: str, folder: Path) -> None:
     """A tool that takes other arguments is no other revision: that it does is seen, and whose calls it would refuse."""
 
     def schemas() -> str:
@@ -270,9 +264,7 @@ def _find_other_schemas(
 def _end(stack: SecuredStack, gateway: Gateway, newer: Service, first: str) -> None:
     """The revision has no runs any more and goes; then the rollout may end, and nothing of it is left."""
     eventually(
-        lambda: (
-            [one["revision"] for one in shown(gateway)["revisions"] if one["weight"] is not None] == [first]
-        ),
+        lambda: [one["revision"] for one in shown(gateway)["revisions"] if one["weight"] is not None] == [first],
         what="the drained revision is gone",
         state=lambda: shown(gateway),
     )

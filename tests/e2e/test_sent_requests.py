@@ -74,9 +74,7 @@ def heard(url: str) -> Iterator[tuple[str, list[bytes]]]:
         def do_POST(self) -> None:
             bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
             headers = {"Content-Type": "application/json"}
-            self._pass_on(
-                httpx2.post(f"{url}{self.path}", content=bodies[-1], headers=headers, timeout=patience())
-            )
+            self._pass_on(httpx2.post(f"{url}{self.path}", content=bodies[-1], headers=headers, timeout=patience()))
 
         def _pass_on(self, answer: httpx2.Response) -> None:
             self.send_response(answer.status_code)
@@ -123,9 +121,7 @@ def test_what_a_model_received_is_rendered_from_the_journal(tmp_path: Path) -> N
     }.items():
         (tmp_path / name).write_text(text)
     prompts = locate("tool_calling").read_text()
-    (tmp_path / "prompts.yaml").write_text(
-        prompts.replace("You settle a task", "OWN WORDS: you settle a task", 1)
-    )
+    (tmp_path / "prompts.yaml").write_text(prompts.replace("You settle a task", "OWN WORDS: you settle a task", 1))
     with Stack(tmp_path) as stack, heard(stack.model(tmp_path / "script.yaml").url) as (url, bodies):
         stack.environment["CADRE_MODEL_URL"] = f"{url}/v1"
         stack.agent(tmp_path / "clerk.yaml", start=False)

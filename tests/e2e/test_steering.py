@@ -82,8 +82,7 @@ def test_a_message_survives_the_death_of_the_agent_that_took_it(stack: Stack) ->
         path = f"/v1/runs/{run}/messages"
         keyed = {"headers": {"Idempotency-Key": "once"}}
         sent = [
-            gateway.request("POST", path, json={"text": "Hurry up.", "mode": "interrupt"}, **keyed)
-            for _ in range(2)
+            gateway.request("POST", path, json={"text": "Hurry up.", "mode": "interrupt"}, **keyed) for _ in range(2)
         ]
         assert {one.json()["id"] for one in sent} == {sent[0].json()["id"]}
         assert gateway.request("POST", path, json={"text": " "}).status_code == 422

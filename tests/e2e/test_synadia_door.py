@@ -155,9 +155,7 @@ async def test_a_word_from_elsewhere_counts_as_well(stack: Stack, gateway: Gatew
         async for one in clerk.prompt(f"refund {book} 500"):
             if isinstance(one, Query):
                 (call,) = gateway.request("GET", "/v1/approvals").json()["approvals"]
-                answer = gateway.request(
-                    "POST", f"/v1/approvals/{call['call']}", json={"verdict": "approved"}
-                )
+                answer = gateway.request("POST", f"/v1/approvals/{call['call']}", json={"verdict": "approved"})
                 assert answer.status_code in (200, 202)
             elif isinstance(one, ResponseChunk):
                 said += one.text
@@ -222,9 +220,7 @@ async def test_a_gateway_that_stops_says_so(stack: Stack, gateway: Gateway) -> N
         await asyncio.to_thread(gateway.service.start)
 
 
-async def test_entries_of_a_newer_version_end_the_answer_and_are_named(
-    stack: Stack, gateway: Gateway
-) -> None:
+async def test_entries_of_a_newer_version_end_the_answer_and_are_named(stack: Stack, gateway: Gateway) -> None:
     """As while an upgrade is under way, when a newer agent goes on with a run before the gateway is upgraded."""
     async with connected(stack) as agents:
         clerk, book = await found(agents, "clerk"), stack.folder / "newer"
@@ -287,11 +283,7 @@ async def test_abuse_is_answered_and_begins_nothing(stack: Stack, gateway: Gatew
         await nc.flush()
         eventually(
             lambda: (
-                [
-                    run["state"]
-                    for run in gateway.request("GET", "/v1/runs").json()["runs"]
-                    if "hangs up" in run["task"]
-                ]
+                [run["state"] for run in gateway.request("GET", "/v1/runs").json()["runs"] if "hangs up" in run["task"]]
                 == ["success"]
             ),
             what="its run has ended",

@@ -42,9 +42,7 @@ class Deployment(NamedTuple):
 
     def agent(self, session: str, *options: str) -> Service:
         """Starts an agent of Synadia's own host."""
-        service = self.stack.add(
-            f"agent-{session}", HERE / "agent.py", self.folder, session, *options, start=False
-        )
+        service = self.stack.add(f"agent-{session}", HERE / "agent.py", self.folder, session, *options, start=False)
         service.start(wait=False)
         return service
 
@@ -57,9 +55,7 @@ class Deployment(NamedTuple):
     def decide(self, run: str, verdict: str, **word: str) -> dict[str, Any]:
         """Decides what a run asks a person, and returns that."""
         asked: dict[str, Any] = self.gateway.wait_for(run, "approval.requested")["event"]
-        answer = self.gateway.request(
-            "POST", f"/v1/approvals/{asked['call']}", json={"verdict": verdict, **word}
-        )
+        answer = self.gateway.request("POST", f"/v1/approvals/{asked['call']}", json={"verdict": verdict, **word})
         assert answer.status_code in (200, 202), answer.text
         return asked
 
@@ -140,9 +136,7 @@ async def test_what_was_said_to_it_is_erased_with_the_run(deployment: Deployment
 
 
 @pytest.mark.parametrize("killed", ["stock", "nats"])
-def test_whoever_dies_its_answer_is_found_and_nothing_is_asked_twice(
-    deployment: Deployment, killed: str
-) -> None:
+def test_whoever_dies_its_answer_is_found_and_nothing_is_asked_twice(deployment: Deployment, killed: str) -> None:
     run = deployment.gateway.submit("boss", f"have stock: say begun, \nwait go-{killed}\nsay gone")
     deployment.await_deed(f"wait go-{killed}")
     # What the agent says goes by core NATS: a server that is killed before it has that never had it.

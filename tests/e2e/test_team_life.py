@@ -59,11 +59,7 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
         tools.signal(signal.SIGCONT)
     result = gateway.finished(run)
     assert result["state"] == "success"
-    offers = [
-        data["event"]
-        for name, data in gateway.events(run)
-        if name == "toolset.changed" and data["run"] == run
-    ]
+    offers = [data["event"] for name, data in gateway.events(run) if name == "toolset.changed" and data["run"] == run]
     assert offers[0]["missing"] == ["helper"]
     assert offers[-1]["missing"] == []
     assert "helper" in [member["name"] for member in offers[-1]["members"]]
@@ -159,9 +155,7 @@ def test_cancel_aborts_a_model_call(stack: Stack, gateway: Gateway) -> None:
         (b" " * 300_000, "262144"),
     ],
 )
-def test_an_unreadable_message_is_a_dead_letter(
-    stack: Stack, gateway: Gateway, data: bytes, why: str
-) -> None:
+def test_an_unreadable_message_is_a_dead_letter(stack: Stack, gateway: Gateway, data: bytes, why: str) -> None:
     """The worker lives on; the reason is kept in the stream of dead letters."""
 
     async def send_and_look() -> str:

@@ -79,11 +79,7 @@ def test_the_last_runs_of_an_agent_become_a_folder_of_tests(
     cadre: Commands, gateway: Gateway, delegated: str, tmp_path: Path
 ) -> None:
     agent = gateway.run(delegated)["agent"]
-    ended = [
-        run["id"]
-        for run in gateway.request("GET", f"/v1/runs?agent={agent}").json()["runs"]
-        if run["ended_at"]
-    ]
+    ended = [run["id"] for run in gateway.request("GET", f"/v1/runs?agent={agent}").json()["runs"] if run["ended_at"]]
     folder = tmp_path / "kept" / "of today"
     assert cadre("runs", "export", "--agent", agent, "--last", 2, "-o", folder).returncode == 0
     assert {file.stem for file in folder.iterdir()} == {*ended[:2]}
@@ -103,9 +99,7 @@ def test_the_last_runs_of_an_agent_become_a_folder_of_tests(
     assert holds(only_line(cadre("runs", "export", "--agent", "nobody"), 4), "nobody", "`cadre runs`")
 
 
-def test_an_exported_run_is_replayed_without_a_gateway(
-    cadre: Commands, delegated: str, tmp_path: Path
-) -> None:
+def test_an_exported_run_is_replayed_without_a_gateway(cadre: Commands, delegated: str, tmp_path: Path) -> None:
     """So the next version can be asked about runs of a deployment that has not been upgraded yet."""
     file = tmp_path / "run.cadre"
     assert cadre("runs", "export", delegated, "-o", file).returncode == 0
@@ -205,9 +199,7 @@ def test_a_child_is_forked_as_a_run_of_its_own(gateway: Gateway, delegated: str)
         ({"at": 2, "agent": "one"}, 422, "unknown key 'agent'"),
     ],
 )
-def test_what_cannot_be_forked(
-    gateway: Gateway, counted: str, fields: dict[str, Any], status: int, told: str
-) -> None:
+def test_what_cannot_be_forked(gateway: Gateway, counted: str, fields: dict[str, Any], status: int, told: str) -> None:
     answer = gateway.request("POST", f"/v1/runs/{counted}/fork", json=fields)
     assert (answer.status_code, told in answer.json()["detail"]) == (status, True), answer.text
 

@@ -108,9 +108,7 @@ def of(spans: list[Span], name: str) -> list[Span]:
 # --- nobody dies
 
 
-def test_a_team_at_work_is_one_trace(
-    stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path
-) -> None:
+def test_a_team_at_work_is_one_trace(stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path) -> None:
     answer = gateway.request(
         "POST",
         "/v1/runs",

@@ -21,9 +21,7 @@ class Commands:
         self._environment = environment
         self._ends_within = ends_within
 
-    def __call__(
-        self, *arguments: object, said: str = "", **environment: str
-    ) -> subprocess.CompletedProcess[str]:
+    def __call__(self, *arguments: object, said: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end; `said` is its standard input."""
         return forks.run(
             [MODULE, *map(str, arguments)],

@@ -18,9 +18,7 @@ class FolderCommands:
     def __init__(self, folder: Path, guard: Guard) -> None:
         self.folder = folder
         self._guard = guard
-        self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("CADRE_")
-        }
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("CADRE_")}
         self.environment |= {"CADRE_SHARDS": "1", "CADRE_DRAIN_SECONDS": "2", "PYTHONUNBUFFERED": "1"}
 
     def start(self, *words: str, piped: bool = False) -> subprocess.Popen[bytes]:

@@ -98,9 +98,7 @@ class Forked:
 Process = Forked | subprocess.Popen[bytes]
 
 
-def start(
-    arguments: Sequence[str], environment: Mapping[str, str], log: Path, group: int | None = None
-) -> Process:
+def start(arguments: Sequence[str], environment: Mapping[str, str], log: Path, group: int | None = None) -> Process:
     """Starts `python -m arguments…`, or a script, in the folder of its log, to which its output is added.
 
     Tests have it forked where that is the same; what is measured is a process as users start it.
@@ -190,9 +188,7 @@ def _server() -> ForkServerContext:
     return context
 
 
-def _run(
-    arguments: list[str], environment: dict[str, str], folder: str, streams: Streams, group: int | None
-) -> None:
+def _run(arguments: list[str], environment: dict[str, str], folder: str, streams: Streams, group: int | None) -> None:
     """What the process does: it becomes what `python -m` makes, and ends as that ends."""
     # Its collector would go through all that the other one has imported, and copy the memory by doing so.
     gc.freeze()

@@ -16,10 +16,7 @@ def write_kept(sim: SimulatedRun, file: Path, *below: SimulatedRun) -> None:
     header = {"format": "cadre-run", "v": 1, "tree": sim.run.tree, "entries": len(entries)}
     lines: list[dict[str, Any]] = [header]
     lines += [
-        {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
-        for n, entry in enumerate(entries, start=1)
+        {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)} for n, entry in enumerate(entries, start=1)
     ]
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(
-        gzip.compress("\n".join(json.dumps(line) for line in [*lines, {"line": "end"}]).encode())
-    )
+    file.write_bytes(gzip.compress("\n".join(json.dumps(line) for line in [*lines, {"line": "end"}]).encode()))

@@ -64,9 +64,7 @@ class NatsCluster:
 
     def _is_healthy(self, name: str) -> bool:
         with contextlib.suppress(httpx2.HTTPError):
-            return (
-                httpx2.get(f"http://127.0.0.1:{self._monitors[name]}/healthz", timeout=2).status_code == 200
-            )
+            return httpx2.get(f"http://127.0.0.1:{self._monitors[name]}/healthz", timeout=2).status_code == 200
         return False
 
 

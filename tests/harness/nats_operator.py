@@ -76,9 +76,7 @@ def _limits(name: str) -> dict[str, Any]:
 
 
 def _signer(prefix: str) -> Signer:
-    byte = {"O": nkeys.PREFIX_BYTE_OPERATOR, "A": nkeys.PREFIX_BYTE_ACCOUNT, "U": nkeys.PREFIX_BYTE_USER}[
-        prefix
-    ]
+    byte = {"O": nkeys.PREFIX_BYTE_OPERATOR, "A": nkeys.PREFIX_BYTE_ACCOUNT, "U": nkeys.PREFIX_BYTE_USER}[prefix]
     return Signer(nkeys.encode_seed(os.urandom(32), byte))
 
 

@@ -188,9 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         status = self.server.receiver.take(body)
         if status:
             answer = ExportTraceServiceResponse()
-            answer.partial_success.rejected_spans, answer.partial_success.error_message = (
-                self.server.receiver.partial
-            )
+            answer.partial_success.rejected_spans, answer.partial_success.error_message = self.server.receiver.partial
             self._answer(status, answer)
 
     def _answer(self, status: int, answer: Message | None = None) -> None:

@@ -35,9 +35,7 @@ class Block:
 
 def blocks_of(page: Path) -> list[Block]:
     """Return the fenced blocks of a page, in order."""
-    return [
-        Block(one["kind"] or "", one["title"] or "", one["text"]) for one in FENCE.finditer(page.read_text())
-    ]
+    return [Block(one["kind"] or "", one["title"] or "", one["text"]) for one in FENCE.finditer(page.read_text())]
 
 
 def commands_of(text: str) -> list[tuple[str, list[str]]]:
@@ -53,9 +51,7 @@ def commands_of(text: str) -> list[tuple[str, list[str]]]:
 
 def shows(printed: str, shown: list[str]) -> bool:
     """Return if the lines shown stand in the output, in order."""
-    lines = [
-        r"(?:.*\n)*?" if line == ANY else ".*".join(map(re.escape, line.split(ANY))) + r"\n" for line in shown
-    ]
+    lines = [r"(?:.*\n)*?" if line == ANY else ".*".join(map(re.escape, line.split(ANY))) + r"\n" for line in shown]
     pattern = "".join(re.sub(r"(\\ )+", r"\\s+", line) for line in lines)
     return re.search(f"^{pattern}", printed if printed.endswith("\n") else printed + "\n", re.M) is not None
 
@@ -65,9 +61,7 @@ class PlayedPage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        known = {
-            name: value for name, value in os.environ.items() if not name.startswith(("CADRE_", "OTEL_"))
-        }
+        known = {name: value for name, value in os.environ.items() if not name.startswith(("CADRE_", "OTEL_"))}
         self._environment = {**known, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{known['PATH']}"}
         self._terminals: dict[str, subprocess.Popen[bytes]] = {}
         self._model_port = str(free_port())

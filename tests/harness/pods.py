@@ -46,9 +46,7 @@ class Place:
             return secret(self._manifests, volume["secret"]["secretName"])
         source = volume["configMap"]
         [data] = [
-            m["data"]
-            for m in self._manifests
-            if m["kind"] == "ConfigMap" and m["metadata"]["name"] == source["name"]
+            m["data"] for m in self._manifests if m["kind"] == "ConfigMap" and m["metadata"]["name"] == source["name"]
         ]
         return {item["path"]: data[item["key"]] for item in source["items"]}
 

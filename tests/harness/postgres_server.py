@@ -39,9 +39,7 @@ class PostgresServer:
         self.port = free_port()
         self.url = f"postgresql://cadre@127.0.0.1:{self.port}/postgres"
         self._process: subprocess.Popen[bytes] | None = None
-        self._run(
-            "initdb", "-D", "data", "-U", "cadre", "--auth", "trust", "-E", "UTF8", "--locale", "C", "-N"
-        )
+        self._run("initdb", "-D", "data", "-U", "cadre", "--auth", "trust", "-E", "UTF8", "--locale", "C", "-N")
 
     def __enter__(self) -> Self:
         self.start()

@@ -170,9 +170,7 @@ class ProgramModel:
         }
 
 
-def _send(
-    request: BaseHTTPRequestHandler, data: bytes, *, status: int = 200, kind: str = "application/json"
-) -> None:
+def _send(request: BaseHTTPRequestHandler, data: bytes, *, status: int = 200, kind: str = "application/json") -> None:
     try:
         request.send_response(status)
         request.send_header("content-type", kind)
@@ -183,9 +181,7 @@ def _send(
         request.close_connection = True  # whoever asked was killed
 
 
-def _stream(
-    request: BaseHTTPRequestHandler, pieces: list[bytes], between: Callable[[int], bool | None]
-) -> None:
+def _stream(request: BaseHTTPRequestHandler, pieces: list[bytes], between: Callable[[int], bool | None]) -> None:
     """Send the pieces, and ask behind each whether to break off."""
     try:
         request.send_response(200)
@@ -220,9 +216,7 @@ def _chunks(answer: dict[str, Any]) -> Iterator[bytes]:
         yield chunk({"content": message["content"][begin : begin + 6]})
     for index, call in enumerate(message.get("tool_calls", [])):
         name = {"name": call["function"]["name"], "arguments": ""}
-        yield chunk(
-            {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": name}]}
-        )
+        yield chunk({"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": name}]})
         rest = {"arguments": call["function"]["arguments"]}
         yield chunk({"tool_calls": [{"index": index, "function": rest}]})
     yield chunk({}, choice["finish_reason"])

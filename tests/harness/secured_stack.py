@@ -24,9 +24,7 @@ class SecuredStack(Stack):
     def __enter__(self) -> "SecuredStack":
         super().__enter__()
         key = str(self.key("operator"))
-        asyncio.run(
-            provision_roles(Settings(nats_url=self.nats.url, shards=2, nats_credentials=key), self._roles)
-        )
+        asyncio.run(provision_roles(Settings(nats_url=self.nats.url, shards=2, nats_credentials=key), self._roles))
         return self
 
     def key(self, user: str) -> Path:

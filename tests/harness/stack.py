@@ -247,9 +247,7 @@ class Gateway:
 
         eventually(lack_nothing, what="the agents are offered all they need", state=lambda: agents)
 
-    def events(
-        self, run_id: str, after: int = 0, view: str = "events"
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def events(self, run_id: str, after: int = 0, view: str = "events") -> Iterator[tuple[str, dict[str, Any]]]:
         """(event name, data) of the run's tree, until its end."""
 
         url = f"{self.service.url}/v1/runs/{run_id}/events"

@@ -59,9 +59,7 @@ def _of_run(run: str, spans: Sequence[Span], events: Sequence[AnyEvent]) -> Iter
     if over and len(chats) != begun:
         yield f"{len(chats)} of {begun} model calls have a span"
     told = sorted(
-        (event.usage.input_tokens, event.usage.output_tokens)
-        for event in events
-        if isinstance(event, ModelAnswered)
+        (event.usage.input_tokens, event.usage.output_tokens) for event in events if isinstance(event, ModelAnswered)
     )
     counted = sorted(
         (span.attributes[names.INPUT_TOKENS], span.attributes[names.OUTPUT_TOKENS])

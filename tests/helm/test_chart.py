@@ -252,9 +252,7 @@ def test_three_servers_have_three_copies_of_each_stream() -> None:
     assert "nats" not in values_of_operator(rendered("nats.replicas=3", "nats.enabled=false"))
     assert named(manifests, "PodDisruptionBudget", "nats")["spec"]["maxUnavailable"] == 1
     store = named(manifests, "ConfigMap", "nats")["data"]["nats.conf"]
-    assert 'store_dir: "/data/cluster"' in store, (
-        "servers of a cluster remove the streams that a single one has kept"
-    )
+    assert 'store_dir: "/data/cluster"' in store, "servers of a cluster remove the streams that a single one has kept"
     with pytest.raises(ValueError, match="nats"):
         rendered("nats.replicas=2")
 
@@ -293,9 +291,7 @@ def test_embedded_memories_need_no_qdrant() -> None:
     ]
 
 
-async def test_what_the_chart_installs_runs_agents(
-    api: ApiServer, stopped: OperatorProcess, tmp_path: Path
-) -> None:
+async def test_what_the_chart_installs_runs_agents(api: ApiServer, stopped: OperatorProcess, tmp_path: Path) -> None:
     manifests = rendered(
         "cadre.telemetry.url=http://otel:4318,cadre.model.url=https://models.example/v1,cadre.model.name=m",
         namespace="cadre",
@@ -303,9 +299,7 @@ async def test_what_the_chart_installs_runs_agents(
     for one in manifests:
         if one["kind"] in ("Team", "ConfigMap"):
             await put(api, one)
-    [settings] = [
-        m["data"]["values.yaml"] for m in of_kind(manifests, "ConfigMap") if m["metadata"]["name"] == NAME
-    ]
+    [settings] = [m["data"]["values.yaml"] for m in of_kind(manifests, "ConfigMap") if m["metadata"]["name"] == NAME]
     (tmp_path / "values.yaml").write_text(settings)
     await stopped.start("--namespace", "cadre")
     await put(api, agent("one"))

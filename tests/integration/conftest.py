@@ -74,9 +74,7 @@ async def other(elsewhere: GatewayProcess) -> AsyncIterator[World]:
 
 
 @pytest.fixture(scope="module")
-def endpoint(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ModelServer]:
+def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelServer]:
     """A scripted model that plays the test module's SCRIPT."""
     script = tmp_path_factory.mktemp("script") / "script.yaml"
     script.write_text(request.module.SCRIPT)

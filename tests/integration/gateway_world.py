@@ -46,9 +46,7 @@ def new_run() -> str:
 class GatewayProcess:
     """`python -m cadre_gateway` as its own process."""
 
-    def __init__(
-        self, nats_url: str, folder: Path, settings: Settings | None = None, **environment: str
-    ) -> None:
+    def __init__(self, nats_url: str, folder: Path, settings: Settings | None = None, **environment: str) -> None:
         """`settings` are those of the deployment that it joins; without them it has one of its own."""
         self.settings = settings or Settings(nats_url=nats_url, prefix=f"gw{new_run()[:8]}", shards=2)
         self._port = free_port()
@@ -173,9 +171,7 @@ class Scribe:
         self.cause = None
         return appended.seq
 
-    def accepted(
-        self, task: str = "Do it.", session: str | None = None, at: float | None = None
-    ) -> RunAccepted:
+    def accepted(self, task: str = "Do it.", session: str | None = None, at: float | None = None) -> RunAccepted:
         message = Task(
             id=task_id(self.run),
             tree=tree_of(self.run),

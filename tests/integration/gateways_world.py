@@ -28,9 +28,7 @@ class Gateways:
         self.all = [GatewayProcess(nats_url, folder, None, **self._environment)]
 
     def add(self) -> GatewayProcess:
-        self.all.append(
-            GatewayProcess(self._nats_url, self._folder, self.all[0].settings, **self._environment)
-        )
+        self.all.append(GatewayProcess(self._nats_url, self._folder, self.all[0].settings, **self._environment))
         return self.all[-1]
 
     def index(self, gateway: GatewayProcess) -> dict[str, object]:

@@ -23,9 +23,7 @@ from mcp_types import (
 from pydantic import BaseModel
 
 # A server that is started again reads what the one before has told its clients.
-server = MCPServer(
-    "desk", request_state_security=RequestStateSecurity(keys=[b"a key of the tests, of 32 bytes."])
-)
+server = MCPServer("desk", request_state_security=RequestStateSecurity(keys=[b"a key of the tests, of 32 bytes."]))
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 

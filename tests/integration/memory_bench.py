@@ -165,9 +165,7 @@ class Bench(ServiceBench[ToolResult]):
         """On the bench's own folder; by words only unless told otherwise."""
         name, port = f"memory-{len(self.services)}", free_port()
         environment = environment_of(self.settings, self.folder, name, port) | variables
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND, env=environment, stderr=asyncio.subprocess.PIPE
-        )
+        process = await asyncio.create_subprocess_exec(*COMMAND, env=environment, stderr=asyncio.subprocess.PIPE)
         self.services.append(Service(name, port, process))
         return self.services[-1]
 

@@ -57,9 +57,7 @@ async def asking(spec: ModelSpec, blobs: MemoryBlobs | None = None) -> AsyncIter
         await model.close()
 
 
-async def ask(
-    spec: ModelSpec, request: ModelRequest, blobs: MemoryBlobs | None = None
-) -> tuple[ModelReply, list[str]]:
+async def ask(spec: ModelSpec, request: ModelRequest, blobs: MemoryBlobs | None = None) -> tuple[ModelReply, list[str]]:
     """The reply to one call, and the pieces of text that came before it."""
     async with asking(spec, blobs) as call:
         return await call(request)

@@ -44,9 +44,7 @@ class Browser:
         self.http = httpx2.AsyncClient(base_url=url, timeout=patience())
 
     async def begin(self, **query: str) -> httpx2.Response:
-        return await self.http.get(
-            "/auth/login", params=query, headers={"Sec-Fetch-Mode": "navigate", **SAME}
-        )
+        return await self.http.get("/auth/login", params=query, headers={"Sec-Fetch-Mode": "navigate", **SAME})
 
     async def at_provider(self, person: str, **query: str) -> str:
         """Where the provider sends the browser back to."""

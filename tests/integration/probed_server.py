@@ -88,9 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         message = dict(self.server.answer(body))
         finish = message.pop("finish_reason", "tool_calls" if message.get("tool_calls") else "stop")
-        usage = (
-            {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14} if self.server.usage else None
-        )
+        usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14} if self.server.usage else None
         about = {"id": "c", "created": 1, "model": "m-1"}
         if not body.get("stream"):
             choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
@@ -166,9 +164,7 @@ def able(body: Body) -> Body:
         return {"content": "Red."}
     if body.get("tools"):
         many = 2 if "once for each" in content else 1
-        return {
-            "tool_calls": [call("get_weather", json.dumps({"city": c}), i) for i, c in enumerate("LO"[:many])]
-        }
+        return {"tool_calls": [call("get_weather", json.dumps({"city": c}), i) for i, c in enumerate("LO"[:many])]}
     if "max_completion_tokens" in body:
         return {"content": "1, 2, 3, 4", "finish_reason": "length"}
     if "reasoning_effort" in body:

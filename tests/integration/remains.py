@@ -45,9 +45,7 @@ async def left_of(world: World, tree: str, *blobs: str) -> list[str]:
     alone.
     """
     names = [blob.removeprefix("blob:") for blob in blobs]
-    content = [
-        form for one in (CANARY, *names) for form in (one.encode(), base64.urlsafe_b64encode(one.encode()))
-    ]
+    content = [form for one in (CANARY, *names) for form in (one.encode(), base64.urlsafe_b64encode(one.encode()))]
     trail = world.topology.below(Subject.AUDIT).removesuffix(">")
     found = []
     async for subject, data, is_list in everything(world):
@@ -76,9 +74,7 @@ async def full_tree(world: World, run: str) -> list[str]:
     output = await world.blobs.put(f"output of {CANARY} {run}".encode() * 10)
     spilled = f"{CANARY} {run} " * 20_000
     child, call = call_id(run, 1, 0), call_id(run, 1, 1)
-    task = Task(
-        id=task_id(run), tree=run, run=run, at=time.time(), agent="boss", task=spilled, images=[image]
-    )
+    task = Task(id=task_id(run), tree=run, run=run, at=time.time(), agent="boss", task=spilled, images=[image])
     await world.bus.send(task, "gateway")
     await world.bus.send(
         ToolCall(id=call, tree=run, run=run, at=1.0, agent="boss", tool="look", arguments={"at": CANARY}),

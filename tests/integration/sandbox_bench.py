@@ -64,9 +64,7 @@ class Bench(ServiceBench[Answer]):
 
     # --- code
 
-    def block(
-        self, code: str, *, run: str = "", step: int = 1, pool: str = "default", **more: Any
-    ) -> CodeCall:
+    def block(self, code: str, *, run: str = "", step: int = 1, pool: str = "default", **more: Any) -> CodeCall:
         call = block(code, run=run or uuid4().hex, step=step, **more)
         return replace(call, at=time.time(), agent=AGENT, pool=pool)
 

@@ -80,11 +80,7 @@ class ServiceBench(Generic[A]):
     async def consumers(self, *names: str) -> list[dict[str, Any]]:
         """What the server says of these consumers, on all shards."""
         streams = map(self.topology.stream, range(self.topology.shards))
-        return [
-            await jetstream.api(self.nc, f"CONSUMER.INFO.{stream}.{name}")
-            for stream in streams
-            for name in names
-        ]
+        return [await jetstream.api(self.nc, f"CONSUMER.INFO.{stream}.{name}") for stream in streams for name in names]
 
     async def none_left(self, *names: str) -> bool:
         """Whether nothing waits at these consumers for delivery or an ack."""

@@ -150,9 +150,7 @@ async def test_nothing_that_lets_somebody_in_is_stored(world: World) -> None:
 
 async def test_every_route_is_in_the_table_and_each_role_is_held_to_it(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
-    described = {
-        (method.upper(), path) for path, operations in document["paths"].items() for method in operations
-    }
+    described = {(method.upper(), path) for path, operations in document["paths"].items() for method in operations}
     table = {(rule.method, rule.path) for rule in rules_with([]).rules if rule.path.startswith("/v1")}
     doors = {(rule.method, rule.path) for rule in OPENAI.rules}
     assert described == table - doors
@@ -251,9 +249,7 @@ async def test_a_browser_signs_in_with_a_cookie(world: World) -> None:
         assert fixed not in cookie, "a cookie from before the sign-in is none behind it"
         assert made["token"] not in cookie
         browser.cookies.clear()
-        browser.cookies.set(
-            "cadre_session", re.findall(r"cadre_session=(\w+)", cookie)[0], domain="127.0.0.1"
-        )
+        browser.cookies.set("cadre_session", re.findall(r"cadre_session=(\w+)", cookie)[0], domain="127.0.0.1")
         assert (await browser.get("/v1/runs", headers=same)).status_code == 200
         assert (await browser.get("/v1/session", headers=same)).json()["roles"] == ["operator"]
         listed = [one["id"] for one in (await world.http.get("/v1/keys")).json()["keys"]]
@@ -355,9 +351,7 @@ async def test_what_was_done_stands_in_the_trail_with_who_and_from_where(world: 
     assert (refused["action"], refused["status"]) == ("run.erase", 403)
     [revoked] = await trail(world, target=made["id"])
     assert (revoked["action"], revoked["who"]) == ("key.revoke", "admin")
-    [created] = [
-        one for one in await trail(world, action="key") if one.get("detail", {}).get("key") == made["id"]
-    ]
+    [created] = [one for one in await trail(world, action="key") if one.get("detail", {}).get("key") == made["id"]]
     assert created["detail"]["roles"] == "operator"
     everything = str(await trail(world, limit="1000"))
     assert made["token"] not in everything

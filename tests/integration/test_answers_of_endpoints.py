@@ -66,9 +66,7 @@ async def test_an_answer_comes_to_what_its_file_says(text: str) -> None:
         # A report without a verdict: whatever it comes to, it is an answer or a clear failure.
         return
     assert isinstance(found, ModelReply), found
-    assert [[call.name, call.arguments] for call in found.calls if call.error is None] == expected.get(
-        "calls", []
-    )
+    assert [[call.name, call.arguments] for call in found.calls if call.error is None] == expected.get("calls", [])
     refused = [call.name for call in found.calls if call.error is not None]
     assert refused == expected.get("refused_calls", [])
     assert found.content == expected.get("text", found.content)

@@ -141,9 +141,7 @@ def test_a_command_without_the_right_key_ends_with_one_line(cadre: Commands, tmp
         agent = {"CADRE_NATS_URL": server.url, "CADRE_NATS_CREDENTIALS": str(tmp_path / "auth/agent-boss.nk")}
         forbidden = cadre("provision", "--agent", "boss", **agent)
         assert holds(only_line(forbidden, 2), "agent-boss", "CADRE_NATS_CREDENTIALS")
-        early = cadre(
-            "tracer", CADRE_SETUP_SECONDS="0", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **agent
-        )
+        early = cadre("tracer", CADRE_SETUP_SECONDS="0", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **agent)
         assert early.returncode == 2
         assert "`cadre provision`" in early.stderr.splitlines()[-1]
 

@@ -75,9 +75,7 @@ async def test_the_gateway_follows_the_journals_for_notices_and_sends_deliveries
     try:
         await queue.start()
         await jetstream.append(operator, JOURNAL, b"{}")
-        delivery = NoticeDelivery(
-            notice="desk", id="t1:finished", type="run.finished", run="t1", at=0.0, data={}
-        )
+        delivery = NoticeDelivery(notice="desk", id="t1:finished", type="run.finished", run="t1", at=0.0, data={})
         deliveries = NatsDeliveries(nc, T)
         async with asyncio.timeout(patience()):
             assert await seen.get() == JOURNAL

@@ -118,9 +118,7 @@ def never_young(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- what is said to be stored is there
 
 
-async def test_a_blob_is_there_when_only_the_answer_was_lost(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_blob_is_there_when_only_the_answer_was_lost(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(400_000)
     lose_an_answer(store, monkeypatch)
     ref = await insistently(lambda: store.blobs.put(data))
@@ -199,9 +197,7 @@ async def test_of_two_who_save_one_image_at_once_the_last_has_it(store: Store, o
     assert await store.chunks() == {}
 
 
-async def test_an_image_is_saved_when_only_the_answer_was_lost(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_image_is_saved_when_only_the_answer_was_lost(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.images.save("list", b"x" * 300_000)
     lose_an_answer(store, monkeypatch)
     await store.images.save("list", b"y" * 300_000)
@@ -212,9 +208,7 @@ async def test_an_image_is_saved_when_only_the_answer_was_lost(
 async def test_what_did_not_fit_is_taken_back(store: Store) -> None:
     stream = f"OBJ_{store.bucket}"
     config = (await jetstream.api(store.nc, f"STREAM.INFO.{stream}"))["config"]
-    assert "error" not in await jetstream.api(
-        store.nc, f"STREAM.UPDATE.{stream}", config | {"max_bytes": 1_000_000}
-    )
+    assert "error" not in await jetstream.api(store.nc, f"STREAM.UPDATE.{stream}", config | {"max_bytes": 1_000_000})
     with pytest.raises(BusFull):
         await store.blobs.put(os.urandom(2_000_000))
     assert await store.chunks() == {}

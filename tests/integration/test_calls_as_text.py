@@ -57,9 +57,7 @@ async def test_a_schema_holds_each_answer_to_one_call(server: ModelServer, promp
 async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts: str | None) -> None:
     total = {"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}
     model, limits = spec_for(server, calls="text"), Limits(max_steps=4)
-    run, requests = await played(
-        "asked in words", model=model, output_schema=total, prompts=prompts, limits=limits
-    )
+    run, requests = await played("asked in words", model=model, output_schema=total, prompts=prompts, limits=limits)
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("max_steps_error", {"total": 10})
     assert all(request.tools == [] and request.schema is None for request in requests)
@@ -68,9 +66,7 @@ async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts:
     assert observed == "Observation:\nadd: 3\n\nadd: 7"
 
 
-@pytest.mark.parametrize(
-    ("function", "names"), [("look", ["look"]), ("gone", ["add", "look", "kid", "final_answer"])]
-)
+@pytest.mark.parametrize(("function", "names"), [("look", ["look"]), ("gone", ["add", "look", "kid", "final_answer"])])
 async def test_one_function_may_be_chosen(server: ModelServer, function: str, names: list[str]) -> None:
     model = spec_for(server, calls="schema", tool_choice=NamedFunction(function))
     _, requests = await played("held to a form", model=model, tools=["add", "look", "gone"])

@@ -119,9 +119,7 @@ async def test_a_fork_begins_with_the_files_of_its_step(world: World) -> None:
         assert "later_files" not in forked
         assert await contents(world, forked["id"]) == there
     [file] = [
-        one
-        for one in (await world.http.get(f"/v1/runs/{forked['id']}/files")).json()["files"]
-        if one["path"] == "a"
+        one for one in (await world.http.get(f"/v1/runs/{forked['id']}/files")).json()["files"] if one["path"] == "a"
     ]
     assert (file["version"], file["by"]) == (2, "write_file"), "as the conversation knows it"
 
@@ -137,9 +135,7 @@ async def test_a_fork_at_a_step_of_its_own_prefix_begins_with_that_steps_files(w
     scribe = world.scribe(first)
     spec = scribe.accepted().spec
     await scribe.write(
-        RunAccepted(
-            task=task, spec=spec, decided_by="tool_calling", prefix=prefix_of(past, task.forks).steps
-        ),
+        RunAccepted(task=task, spec=spec, decided_by="tool_calling", prefix=prefix_of(past, task.forks).steps),
         asked(3),
     )
     await step(world, scribe, 3, {"a": "its own"})
@@ -190,9 +186,7 @@ async def test_bounds_hold_for_what_is_carried_and_given(world: World) -> None:
     record, _ = await index.read(first, "0") or (None, 0)
     assert record is not None
     for start in range(1, MAX_FILES, 100):
-        more = [
-            msgspec.structs.replace(record, path=str(n)) for n in range(start, min(start + 100, MAX_FILES))
-        ]
+        more = [msgspec.structs.replace(record, path=str(n)) for n in range(start, min(start + 100, MAX_FILES))]
         await asyncio.gather(*(index.write(one, 0) for one in more))
     refused = await turn(world, session, files={"one more": blob})
     assert refused.status_code == 422
@@ -273,9 +267,7 @@ async def test_a_try_that_was_cut_short_is_completed_by_the_next(world: World) -
         record, _ = await index.read(source, path) or (None, 0)
         assert record is not None
         await index.write(carried_over(record, new), 0)
-    assert (await world.http.get(f"/v1/runs/{new}/files")).status_code == 404, (
-        "no run has a part of its files"
-    )
+    assert (await world.http.get(f"/v1/runs/{new}/files")).status_code == 404, "no run has a part of its files"
     forked = await fork(world, run, 3, key)
     assert forked["id"] == new
     there = {"given": f"given {mark}", "a": f"two {mark}", "b": f"b {mark}"}

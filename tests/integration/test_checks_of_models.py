@@ -29,9 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_model_of_the_environment_is_asked_for_a_call(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_of_the_environment_is_asked_for_a_call(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert findings(folder) == []
     with probed_server(able) as server:
         monkeypatch.setenv("CADRE_MODEL_URL", server.url)

@@ -15,9 +15,7 @@ async def test_the_page_and_all_of_its_modules_are_served_and_locked_up(world: W
     assert "unsafe" not in policy
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
-    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page.text), (
-        "nothing stands inline"
-    )
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", page.text), "nothing stands inline"
 
     seen: set[str] = set()
     waiting = re.findall(r'(?:src|href)="(/console/[^"]+)"', page.text)

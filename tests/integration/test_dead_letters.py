@@ -145,9 +145,7 @@ async def test_what_cannot_be_read_is_shown_as_it_is(
     assert (shown["kind"], shown["encoding"], shown["payload"]) == ("unreadable", encoding, payload)
 
 
-async def test_a_large_message_is_shown_whole_and_without_its_blob_as_a_reference(
-    world: World, grave: Grave
-) -> None:
+async def test_a_large_message_is_shown_whole_and_without_its_blob_as_a_reference(world: World, grave: Grave) -> None:
     run, lost = new_run(), new_run()
     ref = await world.blobs.put(b'{"whole": true}')
     spilled = Spilled(id="x", tree=run, run=run, at=0.0, ref=ref, size=15)
@@ -192,9 +190,7 @@ async def test_a_letter_whose_message_was_removed_says_so(world: World, grave: G
     run = new_run()
     letter = await grave.bury(run, a_task(run))
     stream = world.topology.stream_of(run)
-    await jetstream.api(
-        world.nc, f"STREAM.PURGE.{stream}", {"filter": f"{world.topology.prefix}.in.*.*.*.{run}.>"}
-    )
+    await jetstream.api(world.nc, f"STREAM.PURGE.{stream}", {"filter": f"{world.topology.prefix}.in.*.*.*.{run}.>"})
     shown = (await world.http.get(f"/v1/dead-letters/{letter['id']}")).json()
     assert (shown["gone"], shown["run"], shown["queue"]) == (True, None, f"agent/{AGENT}")
     assert await problem(world, "POST", f"{letter['id']}/retry") == (409, "message-gone")

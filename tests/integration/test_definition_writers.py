@@ -49,9 +49,7 @@ async def test_a_definition_is_made_shown_listed_replaced_and_removed(world: Wor
 
 
 @pytest.mark.parametrize("kind", SPECS)
-async def test_the_commands_of_each_kind(
-    world: World, gateway: GatewayProcess, tmp_path: Path, kind: str
-) -> None:
+async def test_the_commands_of_each_kind(world: World, gateway: GatewayProcess, tmp_path: Path, kind: str) -> None:
     cadre = Commands(tmp_path, child_environment(CADRE_GATEWAY_URL=gateway.url, NO_COLOR="1"))
 
     async def said(*arguments: str) -> str:
@@ -118,9 +116,7 @@ async def test_a_budget_that_is_written_again_keeps_what_notices_have_reported(
                     state, fence = await states.read("busy")
                     assert state is not None
                     try:
-                        await states.write(
-                            "busy", BudgetState(spec=state.spec, told=[*state.told, one]), fence
-                        )
+                        await states.write("busy", BudgetState(spec=state.spec, told=[*state.told, one]), fence)
                     except Fenced:
                         continue
                     return
@@ -138,9 +134,7 @@ async def test_a_budget_that_is_written_again_keeps_what_notices_have_reported(
             done.set()
             await putting
             kept, _ = await states.read("busy")
-            assert kept == BudgetState(
-                spec=BudgetSpec(name="busy", window="month", tokens=1_000_000), told=noted
-            )
+            assert kept == BudgetState(spec=BudgetSpec(name="busy", window="month", tokens=1_000_000), told=noted)
             changed = await world.http.put("/v1/budgets/busy", json={**spec, "tokens": 2_000_000})
             assert changed.status_code == 200
             begun_again, _ = await states.read("busy")

@@ -58,10 +58,7 @@ async def test_a_killed_server_loses_nothing_acknowledged(tmp_path: Path, sync: 
         done.set()
 
     stream = topology.stream(0)
-    held = {
-        seq: await retry(partial(jetstream.get, nc, stream, seq), pauses=EVERY_SECOND)
-        for seq in sorted(acked)
-    }
+    held = {seq: await retry(partial(jetstream.get, nc, stream, seq), pauses=EVERY_SECOND) for seq in sorted(acked)}
     lost = [seq for seq, data in acked.items() if (one := held[seq]) is None or one.data != data]
     assert len(acked) > KILLS * BETWEEN_KILLS
     assert lost == []

@@ -38,9 +38,7 @@ def weather(city: str) -> str:
 
 
 def agent(**model: Any) -> AgentSpec:
-    return AgentSpec(
-        name="a", description="A.", tools=["weather"], model=ModelSpec(name="trial", retries=0, **model)
-    )
+    return AgentSpec(name="a", description="A.", tools=["weather"], model=ModelSpec(name="trial", retries=0, **model))
 
 
 def asks(**message: Any) -> Body:
@@ -56,9 +54,7 @@ def answers_of(body: Body) -> list[Body]:
     return [one for one in body["messages"] if one["role"] == "assistant"]
 
 
-async def played(
-    server: ProbedServer, spec: AgentSpec, replicas: int = 1
-) -> tuple[object, list[ModelAnswered]]:
+async def played(server: ProbedServer, spec: AgentSpec, replicas: int = 1) -> tuple[object, list[ModelAnswered]]:
     """What a run comes to, each model call made by the next of so many replicas, and the answers in its journal."""
     settings, blobs = ModelSettings(url=server.url, name="trial"), MemoryBlobs()
     models = [ModelChain(spec.model, settings, blobs) for _ in range(replicas)]
@@ -80,13 +76,9 @@ async def played(
 
 REASONED = {
     "DeepSeek": {"reasoning_content": "I look."},
-    "OpenRouter": {
-        "reasoning_details": [{"type": "reasoning.encrypted", "data": "Ej==", "id": "c0", "index": 0}]
-    },
+    "OpenRouter": {"reasoning_details": [{"type": "reasoning.encrypted", "data": "Ej==", "id": "c0", "index": 0}]},
     "Groq": {"reasoning": "I look."},
-    "Mistral": {
-        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "closed": True}]
-    },
+    "Mistral": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "closed": True}]},
     "Gemini": {"extra_content": {"google": {"thought_signature": "Ej=="}}},
     "LiteLLM": {"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "Ej=="}]},
 }
@@ -173,9 +165,7 @@ async def test_another_model_gets_none_of_it() -> None:
 
 def _needs_reasoning(body: Body) -> None:
     if not all(one.get("reasoning_content") for one in answers_of(body)):
-        raise Refused(
-            400, "thinking is enabled but reasoning_content is missing in assistant tool call message"
-        )
+        raise Refused(400, "thinking is enabled but reasoning_content is missing in assistant tool call message")
 
 
 def _takes_no_reasoning(body: Body) -> None:
@@ -242,9 +232,7 @@ PARAMETERS = [
 async def test_a_parameter_that_is_refused_is_left_out(
     name: str, learned: Body, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "cadre.adapters.models.profiles._known", lambda *_: Profile(stop=True, tool_choice="required")
-    )
+    monkeypatch.setattr("cadre.adapters.models.profiles._known", lambda *_: Profile(stop=True, tool_choice="required"))
 
     def picky(body: Body) -> Body:
         if name in body:
@@ -309,9 +297,7 @@ THOUGHT = "<think>I look.</think>\nBern, then."
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(("name", "back"), [("MiniMax-M2", THOUGHT), ("trial", "Bern, then.")])
-async def test_a_thought_in_the_text_goes_back_where_the_profile_says_so(
-    name: str, back: str, stream: bool
-) -> None:
+async def test_a_thought_in_the_text_goes_back_where_the_profile_says_so(name: str, back: str, stream: bool) -> None:
     with probed_server(lambda body: ends() if answers_of(body) else asks(content=THOUGHT)) as server:
         output, answered = await played(server, agent(stream=stream, reasoning_back=_back_of(name)))
         [said] = answers_of(server.asked[1])
@@ -392,9 +378,7 @@ async def test_a_strict_template_is_followed(name: str) -> None:
 async def test_ids_of_calls_are_nine_letters_and_digits_and_differ() -> None:
     with probed_server(
         lambda body: (
-            ends()
-            if answers_of(body)
-            else {"tool_calls": [call("weather", f'{{"city": "{n}"}}', n) for n in range(3)]}
+            ends() if answers_of(body) else {"tool_calls": [call("weather", f'{{"city": "{n}"}}', n) for n in range(3)]}
         )
     ) as server:
         await played(server, agent())

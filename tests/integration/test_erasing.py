@@ -147,9 +147,7 @@ async def test_who_waits_for_the_end_of_a_run_that_is_erased_is_told(world: Worl
     key = new_run()
     run = run_id_of("boss", "", key)
     headers = {"Idempotency-Key": key, "Prefer": "wait=60"}
-    waiting = asyncio.create_task(
-        world.http.post("/v1/runs", json=asked, headers=headers, timeout=patience())
-    )
+    waiting = asyncio.create_task(world.http.post("/v1/runs", json=asked, headers=headers, timeout=patience()))
     await until(lambda: world.history.task(run, run))
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted(), CALLED)

@@ -141,9 +141,7 @@ def test_the_same_answer_without_any_effect(evaluate: Evaluate, shop: Path) -> N
     assert not (shop / "calls.txt").exists(), "both calls are answered from the journal"
 
 
-def test_another_call_of_a_read_only_tool_is_made_and_one_with_an_effect_is_not(
-    evaluate: Evaluate, shop: Path
-) -> None:
+def test_another_call_of_a_read_only_tool_is_made_and_one_with_an_effect_is_not(evaluate: Evaluate, shop: Path) -> None:
     other: dict[str, Any] = {"article": "desk"}
     says = script(("price", other), ("order", other), ("final_answer", {"answer": "A desk."}))
     trial = found(evaluate(says, "-o", "json"))
@@ -157,27 +155,21 @@ def test_another_call_of_a_read_only_tool_is_made_and_one_with_an_effect_is_not(
 def test_each_tool_has_its_policy(evaluate: Evaluate, shop: Path) -> None:
     says = script(*AS_BEFORE)
     trial = found(evaluate(says, "--tool", "*=live", "-o", "json"))
-    assert (shop / "calls.txt").read_text() == "price lamp\n", (
-        "one with an effect is answered from the journal"
-    )
+    assert (shop / "calls.txt").read_text() == "price lamp\n", "one with an effect is answered from the journal"
     assert (trial["beyond_history"], trial["same_answer"]) == ([], True)
     (shop / "calls.txt").unlink()
     trial = found(evaluate(says, "--tool", "*=history", "--tool", "order=refuse", "-o", "json"))
     assert (trial["beyond_history"], (shop / "calls.txt").exists()) == (["order"], False)
 
 
-@pytest.mark.parametrize(
-    ("policy", "told"), [("order=live", "--tool order=live"), ("order=twice", "NAME=POLICY")]
-)
+@pytest.mark.parametrize(("policy", "told"), [("order=live", "--tool order=live"), ("order=twice", "NAME=POLICY")])
 def test_a_policy_that_none_may_be(shop: Path, policy: str, told: str) -> None:
     done = CliRunner().invoke(group, ["eval", str(shop / "kept"), "--team", str(shop), "--tool", policy])
     assert (done.exit_code, told in done.stderr) == (2, True), done.output
 
 
 def test_a_policy_of_a_tool_that_nobody_knows_is_told(evaluate: Evaluate) -> None:
-    done = evaluate(
-        script(*AS_BEFORE), "--tool", "prise=refuse", "--tool", "price=refuse", "--tool", "*=live"
-    )
+    done = evaluate(script(*AS_BEFORE), "--tool", "prise=refuse", "--tool", "price=refuse", "--tool", "*=live")
     assert "--tool prise:" in done.stderr
     assert done.stderr.count("--tool") == 1
 
@@ -200,9 +192,7 @@ def test_a_file_without_tasks_is_told_how_one_is_written(shop: Path, text: str) 
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("same", 0), ("better", 0), ("worse", 1)])
-def test_a_judge_compares_another_answer_with_the_one_of_then(
-    evaluate: Evaluate, verdict: str, code: int
-) -> None:
+def test_a_judge_compares_another_answer_with_the_one_of_then(evaluate: Evaluate, verdict: str, code: int) -> None:
     says = script(*AS_BEFORE[:2], ("final_answer", {"answer": "A lamp."}), judge=verdict)
     done = evaluate(says, "--judge", "scripted")
     assert (done.exit_code, f"{verdict}: It lost the price." in done.stdout) == (code, True), done.output
@@ -211,14 +201,10 @@ def test_a_judge_compares_another_answer_with_the_one_of_then(
 
 def test_an_agent_of_ones_own_judges(evaluate: Evaluate, shop: Path) -> None:
     referee = CLERK.replace("clerk", "referee").replace("Orders things.", "Minds the price.")
-    (shop / "referee.yaml").write_text(
-        re.sub("  (tools|approvals):.*\n", "", referee) + "  instructions: Mind it.\n"
-    )
+    (shop / "referee.yaml").write_text(re.sub("  (tools|approvals):.*\n", "", referee) + "  instructions: Mind it.\n")
     verdict = "{tool_calls: [{name: final_answer, arguments: {answer: {why: No price., verdict: worse}}}]}"
     rule = f'  - match: {{system: "Mind it"}}\n    reply: {verdict}\n'
-    says = script(*AS_BEFORE[:2], ("final_answer", {"answer": "A lamp."})).replace(
-        "rules:\n", f"rules:\n{rule}"
-    )
+    says = script(*AS_BEFORE[:2], ("final_answer", {"answer": "A lamp."})).replace("rules:\n", f"rules:\n{rule}")
     done = evaluate(says, "--judge", str(shop / "referee.yaml"))
     assert (done.exit_code, "worse: No price." in done.stdout) == (1, True), done.output
 
@@ -228,9 +214,7 @@ def test_people_say_what_they_said_then(evaluate: Evaluate, shop: Path) -> None:
     sim = SimulatedRun(spec, Toolset(tools=CARDS))
     sim.begin("Order a lamp.")
     sim.say(call("order", article="lamp"))
-    word = Decision(
-        id="d1", tree="r1", run="r1", at=2.0, call=sim.id(), verdict="rejected", feedback="We have lamps."
-    )
+    word = Decision(id="d1", tree="r1", run="r1", at=2.0, call=sim.id(), verdict="rejected", feedback="We have lamps.")
     sim.arrive(word)
     sim.say(call("final_answer", answer="No lamp is needed."))
     write_kept(sim, shop / "kept" / "lamp.cadre")

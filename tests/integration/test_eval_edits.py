@@ -205,9 +205,7 @@ def test_an_edit_of_the_queue_is_made_again(shop: Path, monkeypatch: pytest.Monk
     assert found["trial"]["now"]["calls"] == 3
 
 
-def test_an_edit_that_cannot_be_made_of_another_queue_is_told(
-    shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_that_cannot_be_made_of_another_queue_is_told(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edited_queue(shop)
     done, found = evaluated(shop, script("lamp", "chair"), monkeypatch)
     assert (done.exit_code, found["trial"]) == (1, None)
@@ -272,9 +270,7 @@ def test_an_edit_of_a_members_queue_is_made_again(shop: Path, monkeypatch: pytes
     assert (found["trial"]["same_answer"], found["trial"]["now"]["calls"]) == (True, 4), found
 
 
-def test_an_edit_of_work_that_is_not_delegated_again_is_told(
-    shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_of_work_that_is_not_delegated_again_is_told(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delegated(shop, edited_queue(shop, "r1_1_0"))
     done, found = evaluated(shop, script("lamp", boss=boss_says(LOOKS)), monkeypatch)
     assert (done.exit_code, found["trial"]) == (1, None)
@@ -283,9 +279,7 @@ def test_an_edit_of_work_that_is_not_delegated_again_is_told(
 
 def test_a_signal_to_a_member_comes_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sim = begun(shop, WAITER, "r1_1_0")
-    sim.arrive(
-        Signal(id="s1", tree="r1", run="r1_1_0", at=2.0, name="paid", payload={"sum": 12}, sender="till")
-    )
+    sim.arrive(Signal(id="s1", tree="r1", run="r1_1_0", at=2.0, name="paid", payload={"sum": 12}, sender="till"))
     delegated(shop, sim)
     done, found = evaluated(shop, script(boss=boss_says(ASKS)), monkeypatch)
     assert (found["trial"]["now"]["output"], done.exit_code) == ("paid 12", 0), found

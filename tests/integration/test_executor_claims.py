@@ -42,9 +42,7 @@ class Hanging(NatsEffects):
         return await super().read(claim)
 
 
-async def test_a_call_whose_claim_got_no_answer_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_whose_claim_got_no_answer_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = NatsServer(tmp_path)
     server.start()
     try:

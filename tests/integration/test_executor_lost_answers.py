@@ -76,9 +76,7 @@ async def answer_through(bench: Bench, effects: Lossy) -> tuple[ToolCall, ToolRe
 @pytest.mark.parametrize(
     ("what", "times"), [("lost_claim_answers", 1), ("lost_settle_requests", 2), ("lost_settle_answers", 1)]
 )
-async def test_a_lost_answer_neither_repeats_nor_loses_the_effect(
-    bench: Bench, what: str, times: int
-) -> None:
+async def test_a_lost_answer_neither_repeats_nor_loses_the_effect(bench: Bench, what: str, times: int) -> None:
     effects = Lossy(bench.nc, bench.topology)
     setattr(effects, what, times)
     call, result = await answer_through(bench, effects)

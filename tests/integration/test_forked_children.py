@@ -80,9 +80,7 @@ asyncio.run(main())
 
 
 async def test_a_signal_that_hits_a_child_at_its_fork_ends_the_child_and_not_the_service() -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HIT_AT_FORK, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HIT_AT_FORK, stdout=asyncio.subprocess.PIPE)
     output, _ = await asyncio.wait_for(process.communicate(), patience())
     assert output.split() == [b"-15", b"False"]
     assert process.returncode == 0, "the process itself hears SIGTERM as before"

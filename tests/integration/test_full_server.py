@@ -152,6 +152,6 @@ async def test_where_there_is_least_room(bench: Bench) -> None:
 def test_an_account_with_a_limit_for_each_number_of_copies() -> None:
     unlimited, tiers = {"max_storage": -1}, {"R1": {"storage": 5, "limits": {"max_storage": 10}}}
     assert account_usages({"storage": 5, "limits": unlimited}) == []
-    assert account_usages(
-        {"limits": unlimited, "tiers": tiers | {"R3": {"storage": 5, "limits": unlimited}}}
-    ) == [StorageUsage("the NATS account (R1)", 5, 10)]
+    assert account_usages({"limits": unlimited, "tiers": tiers | {"R3": {"storage": 5, "limits": unlimited}}}) == [
+        StorageUsage("the NATS account (R1)", 5, 10)
+    ]

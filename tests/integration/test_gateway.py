@@ -185,9 +185,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
 async def test_a_client_may_wait_for_the_result(world: World) -> None:
     key = new_run()
     request = {"agent": "boss", "task": "Wait.", "return_full_result": True}
-    first = await world.http.post(
-        "/v1/runs", json=request, headers={"Idempotency-Key": key, "Prefer": "wait=1"}
-    )
+    first = await world.http.post("/v1/runs", json=request, headers={"Idempotency-Key": key, "Prefer": "wait=1"})
     assert first.status_code == 202
     run = first.json()["id"]
 
@@ -335,12 +333,8 @@ async def test_a_method_that_there_is_not_is_told_the_others(
         ({"Sec-Fetch-Site": "none"}, True),
     ],
 )
-async def test_pages_of_other_sites_start_no_runs(
-    world: World, headers: dict[str, str], is_let_in: bool
-) -> None:
-    sent = {
-        name: value.replace("HOST", str(world.http.base_url).rstrip("/")) for name, value in headers.items()
-    }
+async def test_pages_of_other_sites_start_no_runs(world: World, headers: dict[str, str], is_let_in: bool) -> None:
+    sent = {name: value.replace("HOST", str(world.http.base_url).rstrip("/")) for name, value in headers.items()}
     body = b'{"agent":"boss","task":"x"}'
     answer = await world.http.post("/v1/runs", content=body, headers={"Content-Type": "text/plain", **sent})
     if is_let_in:
@@ -359,8 +353,7 @@ async def test_a_link_to_the_gateway_can_be_followed(world: World) -> None:
 async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World) -> None:
     detail = (await world.http.get("/v1/runs?status=error")).json()["detail"]
     assert (
-        detail
-        == "query.status: unknown parameter; known parameters: agent, state, waiting_for, session, user,"
+        detail == "query.status: unknown parameter; known parameters: agent, state, waiting_for, session, user,"
         " parent, since, until, min_cost, error, label, text, sort, count, limit, before"
     )
 

@@ -29,9 +29,7 @@ REFUND = ToolCard(
 )
 
 
-async def held(
-    world: World, agent: str = "clerk", *calls: dict[str, Any], **given: Any
-) -> tuple[Scribe, list[str]]:
+async def held(world: World, agent: str = "clerk", *calls: dict[str, Any], **given: Any) -> tuple[Scribe, list[str]]:
     """A run of an agent that is not there, with these calls held back, and their ids."""
     run = new_run()
     scribe = world.scribe(run, agent)
@@ -59,21 +57,15 @@ async def listed(world: World, ids: list[str]) -> list[dict[str, Any]]:
 
     async def ask() -> list[dict[str, Any]] | None:
         run = ids[0].rsplit("_", 2)[0]
-        found: list[dict[str, Any]] = (await world.http.get("/v1/approvals", params={"run": run})).json()[
-            "approvals"
-        ]
+        found: list[dict[str, Any]] = (await world.http.get("/v1/approvals", params={"run": run})).json()["approvals"]
         return found if len(found) == len(ids) else None
 
     return await until(ask)
 
 
-async def decide(
-    world: World, call: str, verdict: str, user: str = "", **fields: Any
-) -> tuple[int, dict[str, Any]]:
+async def decide(world: World, call: str, verdict: str, user: str = "", **fields: Any) -> tuple[int, dict[str, Any]]:
     headers = {"traceparent": CALLER} | ({"Cadre-User": user} if user else {})
-    answer = await world.http.post(
-        f"/v1/approvals/{call}", json={"verdict": verdict, **fields}, headers=headers
-    )
+    answer = await world.http.post(f"/v1/approvals/{call}", json={"verdict": verdict, **fields}, headers=headers)
     return answer.status_code, answer.json()
 
 
@@ -81,9 +73,7 @@ async def decisions(world: World, run: str) -> list[Decision]:
     """All decisions in the inbox of the run's agent."""
     stream, subject = world.topology.stream_of(run), world.topology.inbox_of_run(run, run)
     query = {"seq": 1, "batch": 100, "next_by_subj": subject}
-    records = [
-        await unpack_record(one.data, world.blobs) for one in await jetstream.batch(world.nc, stream, query)
-    ]
+    records = [await unpack_record(one.data, world.blobs) for one in await jetstream.batch(world.nc, stream, query)]
     return [record for record in records if isinstance(record, Decision)]
 
 
@@ -101,9 +91,7 @@ async def test_a_decision_for_an_absent_agent_lies_in_its_inbox(world: World) ->
     first, second = await decisions(world, scribe.run)
     assert first.id != second.id
     # The agent, back again, takes the second one up first.
-    await scribe.write(
-        ev.ApprovalDecided(call=call, verdict="rejected", sender="carl"), ev.StepFinished(step=1)
-    )
+    await scribe.write(ev.ApprovalDecided(call=call, verdict="rejected", sender="carl"), ev.StepFinished(step=1))
     assert (await decide(world, call, "approved"))[0] == 409
     status, body = await decide(world, call, "rejected")
     assert (status, body["by"]) == (200, "carl")
@@ -206,9 +194,7 @@ async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world:
     assert {"verdict", "by", "at"} <= set(schemas["ApprovalDecision"]["properties"])
     assert {"schema", "decision", "expires_at"} <= set(schemas["Approval"]["properties"])
     assert {"deadline", "budget"} <= set(schemas["Submission"]["properties"])
-    assert {"deadline_at", "budget", "own_usage", "waiting_for", "approvals"} <= set(
-        schemas["RunDetail"]["properties"]
-    )
+    assert {"deadline_at", "budget", "own_usage", "waiting_for", "approvals"} <= set(schemas["RunDetail"]["properties"])
     listing = document["paths"]["/v1/approvals"]["get"]
     assert [one["name"] for one in listing["parameters"]] == [
         "agent",
@@ -223,17 +209,13 @@ async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world:
 async def test_decided_calls_are_listed_with_who_decided_what_and_when(world: World) -> None:
     scribe, (first, second, third) = await held(world, "clerk", {"amount": 1}, {"amount": 2}, {"amount": 3})
     await scribe.write(ev.ApprovalDecided(call=first, verdict="approved", sender="ann"))
-    await scribe.write(
-        ev.ApprovalDecided(call=second, verdict="corrected", sender="bo", arguments={"amount": 9})
-    )
+    await scribe.write(ev.ApprovalDecided(call=second, verdict="corrected", sender="bo", arguments={"amount": 9}))
     long = {"amount": 4, "note": "x" * 5000}
     await scribe.write(ev.ApprovalDecided(call=third, verdict="corrected", sender="cy", arguments=long))
 
     async def decided() -> list[dict[str, Any]] | None:
         asked = {"run": scribe.run, "state": "decided"}
-        found: list[dict[str, Any]] = (await world.http.get("/v1/approvals", params=asked)).json()[
-            "approvals"
-        ]
+        found: list[dict[str, Any]] = (await world.http.get("/v1/approvals", params=asked)).json()["approvals"]
         return found if len(found) == 3 else None
 
     newest, middle, oldest = await until(decided)

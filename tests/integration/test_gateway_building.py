@@ -58,9 +58,7 @@ async def problem(world: World, method: str, path: str, **request: Any) -> tuple
     return answer.status_code, answer.json()["code"]
 
 
-async def test_runs_begin_and_are_followed_while_the_journals_are_read(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_runs_begin_and_are_followed_while_the_journals_are_read(nats_server: NatsServer, tmp_path: Path) -> None:
     gateway = GatewayProcess(nats_server.url, tmp_path)
     try:
         async with with_boss(gateway) as world:
@@ -81,9 +79,7 @@ async def test_runs_begin_and_are_followed_while_the_journals_are_read(
 
             await until(is_whole)
             page = (await world.http.get("/v1/runs", params={"count": "true", "limit": 1})).json()
-            assert page["total"] == RUNS + 3, (
-                "each run once, also the one that began meanwhile, and the queued one"
-            )
+            assert page["total"] == RUNS + 3, "each run once, also the one that began meanwhile, and the queued one"
             assert (await world.http.delete(f"/v1/runs/{1:032x}")).status_code == 200
     finally:
         gateway.kill()

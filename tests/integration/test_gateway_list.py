@@ -45,9 +45,7 @@ async def test_the_list_has_pages_and_filters(world: World) -> None:
             break
         query["before"] = page["next"]
     assert seen == runs[::-1]
-    assert (await world.http.get("/v1/runs", params={"agent": "pager", "state": "error"})).json()[
-        "runs"
-    ] == []
+    assert (await world.http.get("/v1/runs", params={"agent": "pager", "state": "error"})).json()["runs"] == []
 
 
 async def test_the_list_is_filtered_by_labels(world: World) -> None:
@@ -72,9 +70,7 @@ async def test_the_command_line_and_the_client_have_each_filter_of_the_list(worl
     assert wanted == parameters - {"before", "count"}
 
 
-async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cost(
-    world: World, listing: Any
-) -> None:
+async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cost(world: World, listing: Any) -> None:
     now = time.time()
     runs = {name: world.scribe(new_run(), "sorter") for name in ("old", "slow", "waits")}
     await runs["old"].write(runs["old"].accepted(at=now - 9 * DAY_SECONDS), CALLED)
@@ -131,9 +127,7 @@ async def test_the_command_line_lists_as_many_as_are_asked_for_and_says_when_the
         (["--waiting-for", "time", "rm", "@last"], "--waiting-for"),
     ],
 )
-async def test_the_command_line_says_what_is_wrong_with_a_filter(
-    listing: Any, words: list[str], said: str
-) -> None:
+async def test_the_command_line_says_what_is_wrong_with_a_filter(listing: Any, words: list[str], said: str) -> None:
     done = await listing(*words)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr

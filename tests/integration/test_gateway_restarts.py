@@ -33,9 +33,7 @@ async def deployed(server: NatsServer, folder: Path) -> AsyncIterator[tuple[Gate
         gateway.kill()
 
 
-async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(nats_server: NatsServer, tmp_path: Path) -> None:
     async with deployed(nats_server, tmp_path) as (gateway, world):
         old, run = new_run(), new_run()
         await world.finished_run(old)
@@ -72,9 +70,7 @@ async def test_a_lost_or_damaged_index_is_made_anew(nats_server: NatsServer, tmp
         assert re.search(r"WARNING cadre\.\S+: .*file is not a database", gateway.log())
 
 
-async def test_an_index_is_made_anew_while_the_gateway_serves(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_an_index_is_made_anew_while_the_gateway_serves(nats_server: NatsServer, tmp_path: Path) -> None:
     async with deployed(nats_server, tmp_path) as (gateway, world):
         runs: list[str] = []
         await write_runs(world, 30, runs)
@@ -98,9 +94,7 @@ async def test_an_index_is_made_anew_while_the_gateway_serves(
         await writing
         for run in runs:  # the shards are indexed independently
             await world.listed(run, state="success")
-        assert await _listed(world) == sorted(runs), (
-            "what was written meanwhile is there, what was erased is not"
-        )
+        assert await _listed(world) == sorted(runs), "what was written meanwhile is there, what was erased is not"
         gateway.kill()
         gateway.start()
         assert await _listed(world) == sorted(runs)

@@ -21,9 +21,7 @@ async def test_a_session_goes_on_from_its_last_run(world: World) -> None:
     session = new_run()
 
     async def post(**fields: Any) -> httpx2.Response:
-        return await world.http.post(
-            "/v1/runs", json={"agent": "boss", "task": "x", "session": session, **fields}
-        )
+        return await world.http.post("/v1/runs", json={"agent": "boss", "task": "x", "session": session, **fields})
 
     async def continued(answer: httpx2.Response) -> str | None:
         assert answer.status_code == 202, answer.text

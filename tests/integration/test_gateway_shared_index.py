@@ -110,9 +110,7 @@ async def test_a_rebuild_by_any_gateway_takes_the_place_of_what_is_wrong(
         await assert_whole(gateways, runs)
         states = [gateways.index(one)["rebuild"]["state"] for one in (second, first)[:asked]]  # type: ignore[index]
         assert "done" in states
-        assert await gateways.rows("SELECT count(*) FROM pg_namespace WHERE nspname ~ '(_new|_old)$'") == [
-            (0,)
-        ]
+        assert await gateways.rows("SELECT count(*) FROM pg_namespace WHERE nspname ~ '(_new|_old)$'") == [(0,)]
 
 
 async def _is_rebuilt(gateways: Gateways, gateway: GatewayProcess) -> bool:
@@ -321,9 +319,7 @@ async def _rolls_out_without_its_index(world: World) -> None:
     await until(both_live)
     assert await changed(to=new, weight=40, rest=old) == {old: 60, new: 40}
     assert await changed(to=old, weight=100) == {old: 100, new: 0}
-    [listed] = [
-        one for one in (await world.http.get("/v1/agents")).json()["agents"] if one["name"] == "clerk"
-    ]
+    [listed] = [one for one in (await world.http.get("/v1/agents")).json()["agents"] if one["name"] == "clerk"]
     assert "`cadre index show`" in listed["rollout"][0]
     shown = (await world.http.get("/v1/agents/clerk/rollout")).json()["revisions"]
     assert {one["revision"]: one["open_runs"] for one in shown} == {old: None, new: None}

@@ -23,9 +23,7 @@ async def begun(world: World) -> Scribe:
     scribe = world.scribe(run, "boss")
     task = Task(id=task_id(run), tree=run, run=run, at=time.time(), agent="boss", task="Work.")
     await scribe.write(
-        ev.RunAccepted(
-            task=task, spec=AgentSpec(name="boss", description="Works."), decided_by="tool_calling"
-        ),
+        ev.RunAccepted(task=task, spec=AgentSpec(name="boss", description="Works."), decided_by="tool_calling"),
         ev.ModelCalled(purpose="act", step=1, attempt=1, cause=task.id),
     )
 
@@ -40,9 +38,7 @@ async def sent(world: World, run: str) -> str | None:
     """The id of the record in the run's inbox, once it is there."""
     stream, subject = world.topology.stream_of(run), world.topology.inbox_of_run(run, run)
     query = {"seq": 1, "batch": 100, "next_by_subj": subject}
-    records = [
-        await unpack_record(one.data, world.blobs) for one in await jetstream.batch(world.nc, stream, query)
-    ]
+    records = [await unpack_record(one.data, world.blobs) for one in await jetstream.batch(world.nc, stream, query)]
     return records[-1].id if records else None
 
 

@@ -154,9 +154,7 @@ def test_bodies_that_never_end_are_given_up_by_their_readers(gateway: GatewayPro
     assert "Traceback" not in gateway.log()
 
 
-async def test_an_address_tries_few_keys_whichever_route_it_asks(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_an_address_tries_few_keys_whichever_route_it_asks(nats_server: NatsServer, tmp_path: Path) -> None:
     one = GatewayProcess(nats_server.url, tmp_path, CADRE_AUTH="keys", CADRE_ADMIN_KEY=ADMIN_KEY)
     headers = {"Authorization": "Bearer made-up"}
     try:

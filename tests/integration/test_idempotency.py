@@ -27,9 +27,7 @@ async def test_one_idempotency_key_is_one_run(world: World) -> None:
     assert await post(f"{key} other") != first
     await world.finished_run(first)
     await world.listed(first, state="success")
-    again = await world.http.post(
-        "/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key}
-    )
+    again = await world.http.post("/v1/runs", json={"agent": "boss", "task": "Once."}, headers={"Idempotency-Key": key})
     assert (again.json()["id"], again.json()["state"]) == (first, "success")
 
 
@@ -43,9 +41,7 @@ async def test_a_key_of_another_request_is_refused(world: World) -> None:
     key = new_run()
     status, first = await post("/v1/runs", agent="boss", task="Once.")
     assert status == 202
-    assert (await post("/v1/runs", agent="boss", task="Once.", return_full_result=True))[1]["id"] == first[
-        "id"
-    ]
+    assert (await post("/v1/runs", agent="boss", task="Once.", return_full_result=True))[1]["id"] == first["id"]
     assert (await post("/v1/runs", agent="boss", task="Twice."))[1]["code"] == "idempotency-key-reused"
     await world.finished_run(first["id"])
     await world.listed(first["id"], state="success")

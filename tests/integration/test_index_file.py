@@ -161,9 +161,7 @@ async def test_erased_and_forgotten_trees_leave_nothing_behind(tmp_path: Path) -
             assert await index.read(SqlQuery(f"SELECT count(*) FROM {table}")) == [(0,)], table
 
 
-async def test_a_gateway_that_is_killed_leaves_no_index_behind(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_gateway_that_is_killed_leaves_no_index_behind(nats_server: NatsServer, tmp_path: Path) -> None:
     """Start a gateway whose index file has no name; that index can be rebuilt, too."""
     folder = tmp_path / "temporary"
     folder.mkdir()
@@ -185,9 +183,7 @@ async def test_a_gateway_that_is_killed_leaves_no_index_behind(
     assert list(folder.iterdir()) == []
 
 
-async def test_a_file_that_somebody_has_locked_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cadre_gateway.index.database.sqlite._BUSY_SECONDS", 0.1)
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)

@@ -53,8 +53,7 @@ async def test_a_replica_that_lags_is_not_taken_for_the_end(
 ) -> None:
     nc, topology = shard
     written = [
-        await jetstream.append(nc, topology.journal("t", f"t_{number % runs}"), b"{}")
-        for number in range(max(8, runs))
+        await jetstream.append(nc, topology.journal("t", f"t_{number % runs}"), b"{}") for number in range(max(8, runs))
     ]
     monkeypatch.setattr("cadre.adapters.nats.reading.history._REPLICA_SECONDS", 0.2)
     real, behind = jetstream.batch, [True]

@@ -52,9 +52,7 @@ class World:
             answer = await client.get(f"http://127.0.0.1:{self._monitor}/jsz", params=query)
         account = next(a for a in answer.json()["account_details"] if a["name"] == metadata["account"])
         stream = next(s for s in account["stream_detail"] if s["name"] == metadata["stream"])
-        consumer: dict[str, Any] = next(
-            c for c in stream["consumer_detail"] if c["name"] == metadata["consumer"]
-        )
+        consumer: dict[str, Any] = next(c for c in stream["consumer_detail"] if c["name"] == metadata["consumer"])
         return int(consumer["num_pending"]) + int(consumer["num_ack_pending"])
 
     async def becomes(self, shard: int, lag: int) -> None:
@@ -86,9 +84,7 @@ async def test_before_any_host_has_started_all_that_waits_counts_on_its_own_shar
     await world.send(0, 25)
     await world.send(1, 3)
     assert [await world.lag(0), await world.lag(1)] == [25, 3]
-    wanted = [
-        math.ceil(await world.lag(shard) / int(world.triggers[shard]["lagThreshold"])) for shard in (0, 1)
-    ]
+    wanted = [math.ceil(await world.lag(shard) / int(world.triggers[shard]["lagThreshold"])) for shard in (0, 1)]
     assert wanted == [3, 1]
 
 

@@ -87,9 +87,7 @@ async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path
     other = Secured(tmp_path)
     key = other.settings("gateway").nats_credentials
     with pytest.raises(NotSetUpYet, match=r"gateway\.nk"):
-        await asyncio.wait_for(
-            connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), patience()
-        )
+        await asyncio.wait_for(connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), patience())
 
 
 @pytest.mark.parametrize(
@@ -100,9 +98,7 @@ async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path
         ("# user: gateway\nSUCUTSHORT\n", r"\bSU\b"),
     ],
 )
-async def test_with_a_file_that_holds_no_key(
-    world: Secured, tmp_path: Path, text: str | None, said: str
-) -> None:
+async def test_with_a_file_that_holds_no_key(world: Secured, tmp_path: Path, text: str | None, said: str) -> None:
     file = tmp_path / "key.nk"
     if text is not None:
         file.write_text(text)

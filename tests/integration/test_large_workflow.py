@@ -74,6 +74,4 @@ def test_a_long_list_starves_nobody(tmp_path: Path) -> None:
     last = max(at for at, line in enumerate(written) if line.startswith("small"))
     assert last < ITEMS * 3 // 4, f"the last step of a small run came behind {last} of {ITEMS} items"
     order = [int(line.split()[1]) for line in written if line.startswith("item")]
-    assert all(at - 4 * AT_ONCE < item < at + 4 * AT_ONCE for at, item in enumerate(order)), (
-        "items go in turn"
-    )
+    assert all(at - 4 * AT_ONCE < item < at + 4 * AT_ONCE for at, item in enumerate(order)), "items go in turn"

@@ -91,9 +91,7 @@ async def revoke(world: World, http: httpx2.AsyncClient) -> None:
     assert (await world.http.delete(f"/v1/keys/{key}")).status_code == 200
 
 
-async def test_a_schedule_whose_makers_key_was_revoked_pauses_and_says_so(
-    world: World, monkeypatch: Any
-) -> None:
+async def test_a_schedule_whose_makers_key_was_revoked_pauses_and_says_so(world: World, monkeypatch: Any) -> None:
     name = named()
     async with await client(world, "operator", user="ann") as ann:
         made = await ann.post("/v1/schedules", json={"name": name, **OFTEN})
@@ -237,16 +235,8 @@ async def test_no_callers_key_takes_the_place_of_a_tick_or_an_event(world: World
     ticks, events = (f"{at:.3f}", f"{at}"), ("order-7",)
     async with await client(world, "operator", user="eve", own=True) as eve:
         for key in [
-            *(
-                f"{place}{tick}"
-                for tick in ticks
-                for place in ("", f"schedule/{schedule}/", f"schedule {schedule} ")
-            ),
-            *(
-                f"{place}{one}"
-                for one in events
-                for place in ("", f"trigger/{trigger}/", f"trigger {trigger} ")
-            ),
+            *(f"{place}{tick}" for tick in ticks for place in ("", f"schedule/{schedule}/", f"schedule {schedule} ")),
+            *(f"{place}{one}" for one in events for place in ("", f"trigger/{trigger}/", f"trigger {trigger} ")),
         ]:
             body, headers = {"agent": "boss", "task": "EVE"}, {"Idempotency-Key": key}
             assert (await eve.post("/v1/runs", json=body, headers=headers)).status_code == 202
@@ -343,9 +333,7 @@ async def test_what_was_made_while_no_key_was_asked_for_waits_for_a_maker(
             assert (await world.http.put("/v1/schedules/free", json=OFTEN)).json()["maker"] == ""
             await tick_started(world, "free")
             open_to_all.kill()
-            guarded = await asyncio.to_thread(
-                GatewayProcess, nats_server.url, tmp_path, open_to_all.settings, **KEYS
-            )
+            guarded = await asyncio.to_thread(GatewayProcess, nats_server.url, tmp_path, open_to_all.settings, **KEYS)
         async with entered(guarded) as world:
             world.http.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
             before = await paused(world, "free", "maker-unknown")

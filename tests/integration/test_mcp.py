@@ -97,9 +97,7 @@ async def test_a_server_that_is_killed_in_the_middle(bench: Bench, over: str) ->
     port = free_port(0, "a server", "nothing")
     web = await http_server(port) if over == "http" else None
     entry = {"url": f"http://127.0.0.1:{port}/mcp"} if web else stdio(SERVER, "stdio")
-    await bench.start(
-        "--mcp", server_file(bench.folder, desk={**entry, "cadre": {"prefix": "", "trust": True}})
-    )
+    await bench.start("--mcp", server_file(bench.folder, desk={**entry, "cadre": {"prefix": "", "trust": True}}))
 
     calls = {name: bench.staged_call(name) for name in ("spend", "store")}
     for call in calls.values():
@@ -212,9 +210,7 @@ async def test_what_a_server_writes_to_stderr_is_logged_line_by_line(
     """With its name and without its secrets, also what it writes last."""
     from cadre.adapters.mcp.session import open_session
 
-    program = (
-        "import sys; print('the key is very secret', file=sys.stderr); sys.stderr.write('the last word')"
-    )
+    program = "import sys; print('the key is very secret', file=sys.stderr); sys.stderr.write('the last word')"
     command = [sys.executable, "-c", program]
     endpoint = Endpoint("loud", "", {}, command, {}, tmp_path, lambda text: text.replace("very secret", "…"))
     with caplog.at_level("INFO", "cadre.mcp.stderr"), contextlib.suppress(Exception):  # it speaks no MCP

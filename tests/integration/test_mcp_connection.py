@@ -152,10 +152,7 @@ class Web:
                 "serverInfo": {"name": "web", "version": "1"},
             }
         elif method == "tools/list":
-            tools = [
-                {"name": name, "inputSchema": {"type": "object"}, **more}
-                for name, more in self.listed.items()
-            ]
+            tools = [{"name": name, "inputSchema": {"type": "object"}, **more} for name, more in self.listed.items()]
             result = {"tools": tools, **({"nextCursor": self.cursor} if self.cursor else {})}
         elif method == "tools/call":
             self.calls.append(params["name"])
@@ -168,9 +165,7 @@ class Web:
                 return httpx2.Response(200, json={"jsonrpc": "2.0", "id": message["id"], "error": refused})
             if params["name"] == "two":
                 await self.held.wait()
-            result = {"content": [{"type": "text", "text": params["name"]}]} | self.results.get(
-                params["name"], {}
-            )
+            result = {"content": [{"type": "text", "text": params["name"]}]} | self.results.get(params["name"], {})
         body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         return httpx2.Response(200, json=body, headers=own if method == "initialize" else {})
 
@@ -206,9 +201,7 @@ async def test_one_call_that_fails_over_http_takes_no_other_along(tmp_path: Path
 
 
 @pytest.mark.parametrize("status", [404, 400])
-async def test_a_session_that_the_server_has_forgotten_is_begun_anew(
-    tmp_path: Path, web: Web, status: int
-) -> None:
+async def test_a_session_that_the_server_has_forgotten_is_begun_anew(tmp_path: Path, web: Web, status: int) -> None:
     web.forgets_with = status
     async with connected(tmp_path, URL) as server:
         web.session = 2
@@ -300,9 +293,7 @@ async def test_a_server_that_answers_slowly_is_not_taken_for_an_old_one(
                     await begun.wait()
             return await super().handle_async_request(request)
 
-    monkeypatch.setattr(
-        session_module, "_http_client", lambda endpoint: session_module._HttpClient(transport=Slow())
-    )
+    monkeypatch.setattr(session_module, "_http_client", lambda endpoint: session_module._HttpClient(transport=Slow()))
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 0.2)
     port = free_port()
     process = await http_server(port)
@@ -312,9 +303,7 @@ async def test_a_server_that_answers_slowly_is_not_taken_for_an_old_one(
             assert server._session.version == "2026-07-28"
             assert methods.count("server/discover") == methods.count("initialize") == 1
             [tool] = [one for one in server.tools if one.name == "add"]
-            assert await tool.call({"a": 1, "b": 2}, ToolContext(call_id="c", run="r", tool="add")) == {
-                "result": 3
-            }
+            assert await tool.call({"a": 1, "b": 2}, ToolContext(call_id="c", run="r", tool="add")) == {"result": 3}
     finally:
         process.kill()
         await process.wait()
@@ -384,9 +373,7 @@ async def test_a_server_that_cannot_be_reached_is_said_after_a_while(
             raise httpx2.ConnectError("nobody is there")
 
         monkeypatch.setattr(web, "answer", refuse)
-        monkeypatch.setattr(
-            session_module._HttpClient, "_transport_for_url", lambda *_: httpx2.MockTransport(refuse)
-        )
+        monkeypatch.setattr(session_module._HttpClient, "_transport_for_url", lambda *_: httpx2.MockTransport(refuse))
         with pytest.raises(McpToolError, match="MCP server desk cannot be reached"):
             await call(server, "one")
         assert web.calls == []

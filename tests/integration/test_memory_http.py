@@ -263,9 +263,7 @@ async def test_the_command_line_finds_shows_and_forgets(bench: Bench, gateway: G
     assert (missing.returncode, memory in missing.stderr) == (4, True)
 
 
-@pytest.mark.parametrize(
-    "verb", [["list"], ["forget"], ["export"], ["search", "x"], ["list", "--scope", "user"]]
-)
+@pytest.mark.parametrize("verb", [["list"], ["forget"], ["export"], ["search", "x"], ["list", "--scope", "user"]])
 async def test_the_command_line_wants_to_know_whose(gateway: GatewayProcess, verb: list[str]) -> None:
     told = await cadre(gateway, *verb)
     assert told.returncode == 2
@@ -282,17 +280,13 @@ async def test_a_run_says_for_whom_it_is(world: World) -> None:
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
     assert "user" in wrong.json()["detail"]
     topology = world.topology
-    held = await jetstream.last(
-        world.nc, topology.stream_of(run), topology.inbox("boss", "gateway", run, run)
-    )
+    held = await jetstream.last(world.nc, topology.stream_of(run), topology.inbox("boss", "gateway", run, run))
     assert held is not None
     task = decode(held.data, Task)
     assert task.origin == Origin(user="anna", session="s-origin", root=task.agent)
 
 
-async def test_erasing_a_run_takes_its_own_memories_along(
-    bench: Bench, world: World, gateway: GatewayProcess
-) -> None:
+async def test_erasing_a_run_takes_its_own_memories_along(bench: Bench, world: World, gateway: GatewayProcess) -> None:
     run = new_run()
     await world.finished_run(run)
     await bench.remember("Only for this run.", tree=run, origin=origin("run"))

@@ -45,9 +45,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(params=ENGINES, scope="module", loop_scope="module")
-async def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     """One engine for all tests: to begin another takes the disk a while."""
     async with open_store(request.param, tmp_path_factory.mktemp("memory")) as store:
         yield store
@@ -174,9 +172,7 @@ async def test_both_legs_are_fused_by_rank(index: MemoryIndex) -> None:
         [
             with_words(memory("both", "green tea, black tea"), [[0.9, 0.1, 0.0, 0.0]]),
             with_words(memory("meaning", "a hot drink"), [EAST]),
-            with_words(
-                memory("words", "tea and much else that has little to do with it"), [[0.5, 0.0, 0.8, 0.0]]
-            ),
+            with_words(memory("words", "tea and much else that has little to do with it"), [[0.5, 0.0, 0.8, 0.0]]),
             with_words(memory("neither", "a submarine"), [[0.1, 0.9, 0.0, 0.0]]),
         ]
     )
@@ -272,9 +268,7 @@ async def test_no_clause_is_nothing(index: MemoryIndex) -> None:
 
 
 @pytest.mark.parametrize("equals", [{}, {"user": ""}, {"scope": "user", "user": ""}, {"text": "tea"}])
-async def test_a_clause_that_would_show_too_much_is_refused(
-    index: MemoryIndex, equals: dict[str, str]
-) -> None:
+async def test_a_clause_that_would_show_too_much_is_refused(index: MemoryIndex, equals: dict[str, str]) -> None:
     await everyones(index)
     within = Within(any_of=[Clause(OWNED["user"]), Clause(equals)])
     with pytest.raises(IndexRefused):
@@ -350,9 +344,7 @@ async def test_dense_vectors_may_come_later(index: MemoryIndex) -> None:
 
 
 async def test_vectors_for_a_memory_that_is_gone_bring_nothing_back(index: MemoryIndex) -> None:
-    await index.upsert(
-        [with_words(memory(name, f"tea {name}", embed_state="pending")) for name in ("gone", "there")]
-    )
+    await index.upsert([with_words(memory(name, f"tea {name}", embed_state="pending")) for name in ("gone", "there")])
     assert await index.delete(within=ALL, where=Where(memory="gone")) == 1
     await index.set_dense({point_id("gone"): [EAST], point_id("there"): [EAST]})
     page = await index.scroll(within=ALL, where=NOWHERE, limit=5)

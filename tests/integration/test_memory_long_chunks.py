@@ -91,9 +91,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 @asynccontextmanager
 async def embedder_of(endpoint: Endpoint, folder: Path) -> AsyncIterator[EndpointEmbedder]:
-    settings = read_memory_settings(
-        embeddings_url=endpoint.url, embeddings_model="small", directory=str(folder)
-    )
+    settings = read_memory_settings(embeddings_url=endpoint.url, embeddings_model="small", directory=str(folder))
     embedder = await open_embedder(settings)
     assert isinstance(embedder, EndpointEmbedder)
     try:
@@ -136,9 +134,7 @@ async def test_a_text_that_is_refused_however_short_costs_a_few_requests(
     assert refused(meters) == {"words_only": 1}
 
 
-async def test_an_endpoint_that_is_out_of_order_is_not_asked_for_less(
-    endpoint: Endpoint, tmp_path: Path
-) -> None:
+async def test_an_endpoint_that_is_out_of_order_is_not_asked_for_less(endpoint: Endpoint, tmp_path: Path) -> None:
     async with embedder_of(endpoint, tmp_path) as embedder:
         endpoint.sizes.clear()
         endpoint.down = True

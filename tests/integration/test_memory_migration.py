@@ -36,9 +36,7 @@ EAST, FIRST = [1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0]
 
 
 @pytest_asyncio.fixture(params=ENGINES, scope="module", loop_scope="module")
-async def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
     async with open_store(request.param, tmp_path_factory.mktemp("memory")) as store:
         yield store
 
@@ -93,9 +91,7 @@ async def test_before_the_move_a_new_model_reads_all_by_words(old: MemoryIndex) 
     await put(old, "m1", dense=EAST)
     new = await open_other(old)
     assert await seen(new) == {"m1"}
-    hits = await new.search(
-        sparse=encode_query("tea"), dense=FIRST, within=of_user("anna"), where=NOWHERE, limit=5
-    )
+    hits = await new.search(sparse=encode_query("tea"), dense=FIRST, within=of_user("anna"), where=NOWHERE, limit=5)
     assert names([hit.chunk for hit in hits]) == {"m1"}
     assert await new.search(sparse=None, dense=FIRST, within=ALL, where=NOWHERE, limit=5) == []
     await put(new, "m2", dense=FIRST)
@@ -256,9 +252,7 @@ async def test_a_third_model_takes_over_from_a_move_that_was_given_up(old: Memor
 async def test_a_killed_move_goes_on_where_it_was(tmp_path: Path) -> None:
     """The process, and the engine's with it, killed in the middle; meanwhile one memory comes and one goes."""
     async with open_store("sqlite", tmp_path) as store:
-        await put(
-            await MemoryIndex.open(store, SMALL), *[f"m{n}" for n in range(4 * BATCH_CHUNKS)], dense=EAST
-        )
+        await put(await MemoryIndex.open(store, SMALL), *[f"m{n}" for n in range(4 * BATCH_CHUNKS)], dense=EAST)
     killed = await run_migrator(tmp_path, most=2 * BATCH_CHUNKS)
     assert killed == (-9, b"")
     async with open_store("sqlite", tmp_path) as store:

@@ -126,12 +126,8 @@ async def test_a_session_of_the_same_name_is_another_one_with_each_agent(bench: 
     await bench.remember("The boss likes marmalade.", **about("boss", "clerk", "1_0"))
     await bench.remember("The clerk likes marmalade.", **about("clerk", "clerk", "2_0"))
     for agent in ("boss", "clerk"):
-        assert await bench.texts("likes marmalade", **about("boss", agent, "3_0")) == [
-            "The boss likes marmalade."
-        ]
-    assert await bench.texts("likes marmalade", **about("clerk", "clerk", "4_0")) == [
-        "The clerk likes marmalade."
-    ]
+        assert await bench.texts("likes marmalade", **about("boss", agent, "3_0")) == ["The boss likes marmalade."]
+    assert await bench.texts("likes marmalade", **about("clerk", "clerk", "4_0")) == ["The clerk likes marmalade."]
     assert {one.root for one in await bench.everything(Selection(session=session))} == {"boss", "clerk"}
 
 
@@ -288,9 +284,7 @@ async def test_readiness_tells_what_is_compared(service: str) -> None:
 
 async def test_a_whole_document_may_be_the_query(bench: Bench) -> None:
     await bench.remember("The ferry leaves at nine.", origin=origin())
-    document = "When does the ferry leave? " + " ".join(
-        f"Paragraph {n} is about apples." for n in range(5000)
-    )
+    document = "When does the ferry leave? " + " ".join(f"Paragraph {n} is about apples." for n in range(5000))
     assert await bench.texts(document, k=50, origin=origin()) == ["The ferry leaves at nine."]
 
 

@@ -65,9 +65,7 @@ async def test_a_kill_in_the_middle_of_writes_loses_nothing_acknowledged(tmp_pat
         assert there >= acknowledged
         # A batch is there whole or not at all.
         assert len(there) % 5 == 0
-        found = await index.search(
-            sparse=encode_query("tea"), dense=None, within=ALL, where=NOWHERE, limit=1000
-        )
+        found = await index.search(sparse=encode_query("tea"), dense=None, within=ALL, where=NOWHERE, limit=1000)
         assert len(found) == min(len(there), 1000)
         await store.close()
     assert len(acknowledged) >= 750
@@ -157,9 +155,7 @@ async def test_what_is_in_memory_is_what_is_in_the_file(store: SqliteStore, inde
             for n in range(600)
         ]
         await index.upsert(points)
-        await index.set_dense(
-            {chunk.id: [[1.0, float(n), 0.0, 0.0], EAST] for n, (chunk, _) in enumerate(points[::2])}
-        )
+        await index.set_dense({chunk.id: [[1.0, float(n), 0.0, 0.0], EAST] for n, (chunk, _) in enumerate(points[::2])})
         await index.upsert([with_words(chunk, [[0.0, 1.0, 1.0, 0.0]]) for chunk, _ in points[1::2]])
         for person in ("p0", "p1") if round % 2 else ("p2",):
             await index.delete(within=of_user(person), where=NOWHERE)
@@ -203,9 +199,7 @@ async def test_the_services_loop_goes_on_while_the_store_works(tmp_path: Path) -
 
     began = loop.time()
     beating = asyncio.create_task(beat())
-    removing = asyncio.create_task(
-        store.delete(index.own, PointSelector(ids=[point_id(f"m{n}") for n in range(2000)]))
-    )
+    removing = asyncio.create_task(store.delete(index.own, PointSelector(ids=[point_id(f"m{n}") for n in range(2000)])))
     asked = asyncio.create_task(index.count(within=ALL, where=NOWHERE))
     assert await removing == 2000
     took = loop.time() - began
@@ -217,9 +211,7 @@ async def test_the_services_loop_goes_on_while_the_store_works(tmp_path: Path) -
 
 async def test_what_was_removed_is_in_no_file(tmp_path: Path, store: SqliteStore, index: MemoryIndex) -> None:
     kept = [with_words(memory(f"m{n}", f"kept {n}"), [EAST]) for n in range(900)]
-    secret = [
-        with_words(memory(f"s{n}", "antidisestablishment" * 400, user="ben"), [EAST]) for n in range(20)
-    ]
+    secret = [with_words(memory(f"s{n}", "antidisestablishment" * 400, user="ben"), [EAST]) for n in range(20)]
     await index.upsert([*kept, *secret])
     assert files_with(tmp_path, b"antidisestablishment")
     assert await index.delete(within=of_user("ben"), where=NOWHERE) == 20

@@ -95,9 +95,7 @@ def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path)
     assert total(worker, "gen_ai_execute_tool_duration_seconds_count", gen_ai_tool_name="refund") == 1
     assert total(worker, "gen_ai_execute_tool_duration_seconds_sum", gen_ai_tool_name="refund") >= 0.2
     assert total(worker, "gen_ai_invoke_agent_tool_calls_sum") == 1
-    assert (
-        total(worker, "cadre_approval_wait_duration_seconds_count", cadre_approval_decision="approved") == 1
-    )
+    assert total(worker, "cadre_approval_wait_duration_seconds_count", cadre_approval_decision="approved") == 1
     assert total(boss, "gen_ai_client_operation_duration_seconds_count", cadre_model_purpose="plan") == 1
 
     def nothing_is_left() -> bool:
@@ -153,16 +151,12 @@ def test_a_message_that_nobody_can_read_is_seen(stack: Stack, gateway: Gateway) 
         await jetstream.append(nc, topology.call("keyed", "helper", run, f"{run}_1_0"), b"{")
 
     with_bus(Settings(nats_url=stack.nats.url), garble)
-    eventually(
-        lambda: dead_letters() == before + 1, what="the gateway shows the dead letter", state=stack.logs
-    )
+    eventually(lambda: dead_letters() == before + 1, what="the gateway shows the dead letter", state=stack.logs)
 
 
 def test_memory_and_sandbox_have_figures_of_their_own(stack: Stack, gateway: Gateway) -> None:
     folder = str(stack.folder / "memories")
-    memory = stack.add(
-        "memory", "cadre_memory", CADRE_MEMORY_DIRECTORY=folder, CADRE_MEMORY_EMBEDDINGS="none"
-    )
+    memory = stack.add("memory", "cadre_memory", CADRE_MEMORY_DIRECTORY=folder, CADRE_MEMORY_EMBEDDINGS="none")
     sandbox = stack.add("sandbox", "cadre_sandbox")
     asked = {"remember": {"text": CANARY}, "recall": {"query": CANARY}, INTERPRETER_TOOL: {"code": "1 + 1"}}
 
@@ -193,9 +187,7 @@ def test_memory_and_sandbox_have_figures_of_their_own(stack: Stack, gateway: Gat
     eventually(answered, what="the memory service has answered", state=lambda: scraped(memory))
     found = scraped(sandbox)
     assert total(found, "cadre_records_redelivered_total", cadre_queue_name=INTERPRETER_TOOL) == 0
-    states = {
-        dict(labels)["cadre_sandbox_state"] for name, labels in found if name == "cadre_sandbox_sessions"
-    }
+    states = {dict(labels)["cadre_sandbox_state"] for name, labels in found if name == "cadre_sandbox_sessions"}
     assert states == {"busy", "warm"}
     assert not any(CANARY in text for text in (memory.log.read_text(), sandbox.log.read_text()))
     for service in (memory, sandbox):
@@ -257,9 +249,7 @@ def test_without_a_reader_nothing_is_loaded(stack: Stack, gateway: Gateway) -> N
     assert service.process is not None
     small = resident(service.process.pid)
     assert total(scraped(service), "cadre_records_in_flight") == 0
-    assert resident(service.process.pid) > small + 2_000_000, (
-        "what writes them was loaded by the look, not before"
-    )
+    assert resident(service.process.pid) > small + 2_000_000, "what writes them was loaded by the look, not before"
     off = stack.add("off", "cadre_agent", file, CADRE_METRICS="off")
     assert httpx2.get(f"{off.url}/metrics").status_code == 404
 

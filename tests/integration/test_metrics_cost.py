@@ -45,13 +45,9 @@ def test_the_cost_of_each_priced_model_begins_with_nothing(tmp_path: Path) -> No
         agent = stack.agent(asker, start=False)
         gateway = stack.open_gateway()
         nothing = {("asker", name): 0.0 for name in ("scripted", "spare-1", "own")}
-        eventually(
-            lambda: costs(gateway) == nothing, what="all that is priced begins with 0", state=stack.logs
-        )
+        eventually(lambda: costs(gateway) == nothing, what="all that is priced begins with 0", state=stack.logs)
         gateway.finished(gateway.submit("asker", "say hello"))
-        eventually(
-            lambda: costs(gateway)["asker", "scripted"] > 0, what="the call is counted", state=stack.logs
-        )
+        eventually(lambda: costs(gateway)["asker", "scripted"] > 0, what="the call is counted", state=stack.logs)
         assert costs(gateway).keys() == nothing.keys()
         assert agent.terminate() == 0
         eventually(

@@ -31,9 +31,7 @@ async def test_the_next_endpoint_is_asked_and_stays(server: ModelServer) -> None
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
     second = ModelSpec(name="second", url=server.url, temperature=0.5)
-    models = ModelSpec(
-        name="first", url=nobody, retries=1, fallbacks=[ModelSpec(name="first", url=server.url), second]
-    )
+    models = ModelSpec(name="first", url=nobody, retries=1, fallbacks=[ModelSpec(name="first", url=server.url), second])
     run, requests = await played("anything", model=models)
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("success", 0.5)
@@ -47,9 +45,7 @@ async def test_a_fallback_is_asked_in_its_own_form(server: ModelServer) -> None:
     """It writes calls as text and sees no images; the first model would have done otherwise."""
     plain = ModelSpec(name="plain", url=server.url, calls="text", vision=False)
     model = ModelSpec(name="busy", url=server.url, retries=0, fallbacks=[plain])
-    run, requests = await played(
-        "look", msgspec.structs.replace(SPEC, model=model), images=["https://x.example/a.png"]
-    )
+    run, requests = await played("look", msgspec.structs.replace(SPEC, model=model), images=["https://x.example/a.png"])
     assert run.result is not None
     assert (run.result.state, run.result.output) == ("success", "0, 0")
     native, in_text = requests
@@ -60,9 +56,7 @@ async def test_a_fallback_is_asked_in_its_own_form(server: ModelServer) -> None:
 
 
 async def test_no_model_answers(server: ModelServer) -> None:
-    model = ModelSpec(
-        name="busy", url=server.url, retries=0, fallbacks=[ModelSpec(name="first", url=server.url)]
-    )
+    model = ModelSpec(name="busy", url=server.url, retries=0, fallbacks=[ModelSpec(name="first", url=server.url)])
     run, _ = await played("anything", model=model)
     assert run.result is not None
     assert run.result.error is not None

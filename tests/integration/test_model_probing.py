@@ -263,8 +263,6 @@ def test_a_model_that_is_asked_through_the_responses_api(folder: Path) -> None:
         file.write_text(file.read_text().replace("URL", server.url))
         found = found_by(str(file))
     said = verdicts(found)
-    assert (said["streaming"], said["usage in streams"], said["tools"], said["api: responses"]) == (
-        "yes",
-    ) * 4
+    assert (said["streaming"], said["usage in streams"], said["tools"], said["api: responses"]) == ("yes",) * 4
     assert (said["json_schema"], "seed" in said, "token_limit" in said) == ("yes", False, False)
     assert found["spec"]["api"] == "responses"

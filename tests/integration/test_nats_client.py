@@ -170,9 +170,7 @@ class Cutter:
                 self.has_cut.set()
 
 
-@pytest.mark.parametrize(
-    ("subject", "reply"), [("a b", ""), (" a", ""), ("a\t", ""), ("", ""), ("a", "b\r\nPUB c 0")]
-)
+@pytest.mark.parametrize(("subject", "reply"), [("a b", ""), (" a", ""), ("a\t", ""), ("", ""), ("a", "b\r\nPUB c 0")])
 async def test_a_subject_with_a_space_in_it_is_refused_before_it_is_sent(
     server: NatsServer, subject: str, reply: str
 ) -> None:

@@ -36,9 +36,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     usage = ("-addext", "keyUsage=critical,keyCertSign")
     openssl(folder, "req", "-x509", *curve, *usage, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.crt")
     for name in ("server", "client"):
-        openssl(
-            folder, "req", *curve, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr"
-        )
+        openssl(folder, "req", *curve, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
         signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
         openssl(folder, "x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.crt")
     return folder

@@ -60,9 +60,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 async def deployed(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[tuple[GatewayProcess, World]]:
-    gateway = GatewayProcess(
-        nats_server.url, tmp_path, CADRE_SECRET_DESK=SECRET, CADRE_NOTICE_PRIVATE="127.0.0.0/8"
-    )
+    gateway = GatewayProcess(nats_server.url, tmp_path, CADRE_SECRET_DESK=SECRET, CADRE_NOTICE_PRIVATE="127.0.0.0/8")
     try:
         async with entered(gateway) as world:
             yield gateway, world
@@ -77,10 +75,7 @@ async def put(world: World, url: str, **spec: Any) -> None:
     topology = world.topology
 
     async def followed() -> bool:
-        found = [
-            await world.nc.jetstream().consumers_info(topology.stream(shard))
-            for shard in range(topology.shards)
-        ]
+        found = [await world.nc.jetstream().consumers_info(topology.stream(shard)) for shard in range(topology.shards)]
         return all(any(one.name == topology.notices_consumer() for one in shard) for shard in found)
 
     assert await until(followed)
@@ -114,9 +109,7 @@ async def test_the_end_of_a_run_is_told_and_told_again_until_it_is_taken(
     )
 
 
-async def test_what_is_never_taken_is_a_dead_letter(
-    deployed: tuple[GatewayProcess, World], receiver: Receiver
-) -> None:
+async def test_what_is_never_taken_is_a_dead_letter(deployed: tuple[GatewayProcess, World], receiver: Receiver) -> None:
     _, world = deployed
     await put(world, receiver.url, attempts=1)
     receiver.answers = [404]

@@ -70,9 +70,7 @@ async def test_each_role_is_held_to_each_route_by_a_token(world: World, provider
     await check_roles(somebody_with)
 
 
-async def test_each_role_is_held_to_each_route_by_a_sign_in(
-    world: World, provider: OidcProviderServer
-) -> None:
+async def test_each_role_is_held_to_each_route_by_a_sign_in(world: World, provider: OidcProviderServer) -> None:
     async def somebody_with(role: str) -> httpx2.AsyncClient:
         browser = Browser(str(world.http.base_url))
         await browser.sign_in(role)
@@ -328,9 +326,7 @@ async def test_a_key_counts_for_nothing_where_only_the_provider_does(
             made = await admin.post("/v1/keys", json={"name": "robot", "roles": ["admin"]})
         async with httpx2.AsyncClient(base_url=strict.url) as http:
             for key in (ADMIN_KEY, made.json()["token"]):
-                assert (
-                    await http.get("/v1/runs", headers={"Authorization": f"Bearer {key}"})
-                ).status_code == 401
+                assert (await http.get("/v1/runs", headers={"Authorization": f"Bearer {key}"})).status_code == 401
             bearer = {"Authorization": f"Bearer {provider.token('admin')}"}
             assert (await http.get("/v1/runs", headers=bearer)).status_code == 200
             refused = await http.post("/v1/keys", json={"name": "x", "roles": ["viewer"]}, headers=bearer)

@@ -105,9 +105,7 @@ async def test_a_response_that_waits_for_its_agent_is_queued(world: World) -> No
     await scribe.write(scribe.accepted("Hi"), CALLED)
     await world.listed(run)
     assert (await world.http.get(f"{RESPONSES}/{begun['id']}")).json()["status"] == "in_progress"
-    await scribe.write(
-        ev.RunFinished(state="max_steps_error", output="As far as I came.", steps=1, usage=Usage())
-    )
+    await scribe.write(ev.RunFinished(state="max_steps_error", output="As far as I came.", steps=1, usage=Usage()))
     await world.listed(run, state="max_steps_error")
     ended = (await world.http.get(f"{RESPONSES}/{begun['id']}")).json()
     assert (ended["status"], ended["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})

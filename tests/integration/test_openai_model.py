@@ -103,9 +103,7 @@ async def test_parallel_tool_calls_and_an_answer_computed_from_their_results(
     assert reply.content == "It is 1043."
 
 
-async def test_broken_arguments_are_handed_on_as_the_model_wrote_them(
-    server: ModelServer, api: ModelApi
-) -> None:
+async def test_broken_arguments_are_handed_on_as_the_model_wrote_them(server: ModelServer, api: ModelApi) -> None:
     reply, _ = await ask(spec_for(server, api=api), saying("broken"))
     assert [(call.name, call.arguments) for call in reply.calls] == [("add", "not json")]
 
@@ -255,9 +253,7 @@ ENDPOINTS_SAY = {
         ("no number", [4096, 1024, 256]),
     ],
 )
-async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_less(
-    said: str, limits: list[int]
-) -> None:
+async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_less(said: str, limits: list[int]) -> None:
     """Never for an answer without a limit, which may not end."""
     asked: list[int] = []
 

@@ -151,9 +151,7 @@ async def test_a_refused_parameter_names_the_key_to_change(server: ModelServer) 
         )
 
 
-async def test_the_key_is_in_no_error(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch, api: ModelApi
-) -> None:
+async def test_the_key_is_in_no_error(server: ModelServer, monkeypatch: pytest.MonkeyPatch, api: ModelApi) -> None:
     monkeypatch.setenv("MY_KEY", "s3cret-key")
     with pytest.raises(ModelRefused, match=r"\*\*\*.* MY_KEY") as caught:
         await ask(spec_for(server, api=api, key_env="MY_KEY"), saying("bad key"))
@@ -334,9 +332,7 @@ async def test_a_stream_that_is_no_answer(body: str, kind: str, complaint: str) 
     assert caught.value.rate_limited == ("429" in complaint)
 
 
-WHOLE = (
-    '{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}'
-)
+WHOLE = '{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}'
 CHUNK = 'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": %s}]}\n\n'
 
 
@@ -391,9 +387,7 @@ async def test_a_whole_answer_does_not_wait_for_an_end_that_never_comes(ends: st
 async def test_an_answer_that_a_content_filter_cut_is_none() -> None:
     body = 'data: {"choices": [{"delta": {"content": "half"}, "finish_reason": "content_filter"}]}\n\n'
     async with server_that_sends(body, "text/event-stream") as spec:
-        with pytest.raises(
-            ModelRefused, match=r"content filter of .* withheld the answer .*model\.fallbacks"
-        ):
+        with pytest.raises(ModelRefused, match=r"content filter of .* withheld the answer .*model\.fallbacks"):
             await ask(spec, saying("plain"))
 
 

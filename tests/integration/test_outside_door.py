@@ -43,9 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def gateway(
-    nats_server: NatsServer, site: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GatewayProcess]:
+def gateway(nats_server: NatsServer, site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     environment = {"CADRE_AUTH": "keys", "CADRE_ADMIN_KEY": "adminkey" * 6, "CADRE_DOORS": "openai,echo"}
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     folder = tmp_path_factory.mktemp("echo")
@@ -73,9 +71,7 @@ def test_a_door_from_outside_is_held_to_its_rules_and_recorded(gateway: GatewayP
     newest = audit["entries"] if isinstance(audit, dict) else audit
     assert [(one["target"], one["status"]) for one in newest] == [(run, 200), (run, 403)]
     assert newest[0]["detail"] == {"characters": "5"}
-    assert httpx2.get(f"{gateway.url}/v1/models", headers=viewer).status_code == 200, (
-        "Cadre's own are open too"
-    )
+    assert httpx2.get(f"{gateway.url}/v1/models", headers=viewer).status_code == 200, "Cadre's own are open too"
 
 
 def test_a_name_that_no_door_has_ends_the_gateway_with_one_line() -> None:

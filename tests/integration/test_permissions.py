@@ -46,9 +46,7 @@ async def _fill(world: Secured) -> None:
 
 
 CONSUMER = json.dumps({"stream_name": "CADRE-0", "config": {"name": "spy", "ack_policy": "none"}}).encode()
-DURABLE = json.dumps(
-    {"stream_name": "CADRE-0", "config": {"durable_name": "tool-dig", "ack_policy": "none"}}
-).encode()
+DURABLE = json.dumps({"stream_name": "CADRE-0", "config": {"durable_name": "tool-dig", "ack_policy": "none"}}).encode()
 BY_SUBJECT = json.dumps({"last_by_subj": JOURNAL}).encode()
 
 SEED = T.subject(Subject.SEED, shard=0, pool="heavy")
@@ -136,9 +134,7 @@ PUBLISHES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("user", "does", "subject", "data"), PUBLISHES, ids=[f"{p[0]} {p[1]}" for p in PUBLISHES]
-)
+@pytest.mark.parametrize(("user", "does", "subject", "data"), PUBLISHES, ids=[f"{p[0]} {p[1]}" for p in PUBLISHES])
 async def test_it_is_refused(world: Secured, user: str, does: str, subject: str, data: bytes) -> None:
     async with world.intruder(user) as one:
         refusal = await one.publish(subject, data)
@@ -175,9 +171,7 @@ async def test_it_hears_nothing_of_it(world: Secured, user: str, subject: str) -
     assert refusal.startswith(f'nats: permissions violation for subscription to "{subject.lower()}"')
 
 
-@pytest.mark.parametrize(
-    "user", ["gateway", "agent-boss", "tools-desk", "sandbox-default", "memory", "tracer"]
-)
+@pytest.mark.parametrize("user", ["gateway", "agent-boss", "tools-desk", "sandbox-default", "memory", "tracer"])
 async def test_nobody_but_the_operator_removes_a_stream(world: Secured, user: str) -> None:
     streams = ("CADRE-0", "CADRE-DEAD", "KV_cadre-registry", "KV_cadre-sessions", "OBJ_cadre-blobs")
     async with world.intruder(user) as one:
@@ -212,14 +206,10 @@ async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything
     await quarantine.clear("t2", 9)
     cleared = await quarantine.read("t2", 9)
     assert cleared is None or cleared[0] == QuarantineRecord(seq=9)
-    assert await quarantine.write(
-        "t2", QuarantineRecord(seq=9, attempts_alone=1), cleared[1] if cleared else 0
-    )
+    assert await quarantine.write("t2", QuarantineRecord(seq=9, attempts_alone=1), cleared[1] if cleared else 0)
 
     assert await files.all("t2") == []
-    record = WorkspaceFile(
-        id="t2:file:a.txt:1", tree="t2", run="t2", at=0.0, path="a.txt", version=1, ref="blob:x"
-    )
+    record = WorkspaceFile(id="t2:file:a.txt:1", tree="t2", run="t2", at=0.0, path="a.txt", version=1, ref="blob:x")
     await files.write(record, 0)
     assert await files.all("t2") == [record]
 

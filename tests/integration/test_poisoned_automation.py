@@ -165,9 +165,7 @@ async def _worn_out(world: World, payload: bytes) -> None:
 
     topology = world.topology
     events = topology.below(Subject.EVENT)
-    queue = Queue(
-        world.nc, topology.automation_stream, Topology.events_consumer(), events, hand_back, limit=1
-    )
+    queue = Queue(world.nc, topology.automation_stream, Topology.events_consumer(), events, hand_back, limit=1)
     queue.most_deliveries = ENDLESS
     await queue.start()
     await jetstream.append(world.nc, f"{topology.events_prefix}orders.new", payload)

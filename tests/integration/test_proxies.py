@@ -97,9 +97,7 @@ class Answering(BaseHTTPRequestHandler):
             "tool_calls": [{"id": "c", "type": "function", "function": call}],
         }
         choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
-        body = json.dumps(
-            {"id": "x", "object": "chat.completion", "model": "m", "choices": [choice]}
-        ).encode()
+        body = json.dumps({"id": "x", "object": "chat.completion", "model": "m", "choices": [choice]}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
@@ -138,9 +136,7 @@ def test_a_receiver_that_no_proxy_leads_to_is_named(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.environment["ALL_PROXY"] = "socks5://127.0.0.1:9"
         far = "http://traces.example:4318"
-        tracer = stack.add(
-            "tracer", "cadre_tracer", OTEL_EXPORTER_OTLP_ENDPOINT=far, OTEL_EXPORTER_OTLP_TIMEOUT="1"
-        )
+        tracer = stack.add("tracer", "cadre_tracer", OTEL_EXPORTER_OTLP_ENDPOINT=far, OTEL_EXPORTER_OTLP_TIMEOUT="1")
         (tmp_path / "script.yaml").write_text(SCRIPT)
         (tmp_path / "near.yaml").write_text(AGENT.format(name="near", model=""))
         stack.model(tmp_path / "script.yaml")

@@ -196,9 +196,7 @@ async def test_one_that_cannot_be_stored_does_not_silence_the_others(bus: Bus) -
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(
-    server: NatsServer, bus: Bus
-) -> None:
+async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(server: NatsServer, bus: Bus) -> None:
     nc, topology, settings, _ = bus
     line = Line(server.port)
     other = await connect(replace(settings, nats_url=f"nats://127.0.0.1:{await line.mend()}"), "other")
@@ -309,9 +307,7 @@ async def test_what_is_retired_is_unknown_once_it_is_gone_and_known_when_it_star
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_the_keys_of_the_dead_go_when_a_live_replica_stands_in(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_keys_of_the_dead_go_when_a_live_replica_stands_in(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_registry, "_SWEEP_SECONDS", 0.5)
     nc, topology, _, looker = bus
     await looker.start()

@@ -55,9 +55,7 @@ class Peer:
                     return
                 own = [{"url": peer.url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
                 interfaces = own if peer.interfaces is None else peer.interfaces
-                peer._answer(
-                    self, {"supportedInterfaces": interfaces, "capabilities": {"extensions": peer.extensions}}
-                )
+                peer._answer(self, {"supportedInterfaces": interfaces, "capabilities": {"extensions": peer.extensions}})
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -185,9 +183,7 @@ def test_a_refusal_is_told(peer: Peer, status: int, results: Json, what: str) ->
         peer.call(1, {"task_id": "t1"}, card="", url=peer.url)
 
 
-@pytest.mark.parametrize(
-    ("status", "results"), [(503, {}), (200, {"error": {"code": -32603, "message": "later"}})]
-)
+@pytest.mark.parametrize(("status", "results"), [(503, {}), (200, {"error": {"code": -32603, "message": "later"}})])
 def test_who_is_busy_is_asked_again(peer: Peer, status: int, results: Json) -> None:
     peer.status, peer.results = status, results
     assert "lost" in peer.call(1, {"task_id": "t1"}, card="", url=peer.url)
@@ -276,9 +272,7 @@ def test_version_03_by_json_rpc(peer: Peer) -> None:
             {"kind": "file", "file": {"bytes": "aGk=", "mimeType": "image/png"}},
         ],
     }
-    peer.results = {
-        "result": {"kind": "message", "role": "agent", "parts": [{"kind": "text", "text": "Hello"}]}
-    }
+    peer.results = {"result": {"kind": "message", "role": "agent", "parts": [{"kind": "text", "text": "Hello"}]}}
     assert peer.send() == {"state": "completed", "answer": "Hello"}
     peer.results = {"result": OLD_TASK | {"status": {"state": "canceled"}}}
     assert peer.call(2, {"task_id": "t1"})["state"] == "canceled"

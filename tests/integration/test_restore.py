@@ -75,9 +75,7 @@ async def deployed(url: str, keys: tuple[str, ...] = ("a1", "b2"), size: int = 3
     async with connected(url) as nc:
         await provision(nc, settings_of(url))
         for shard in range(SHARDS):
-            await ensure_consumer(
-                nc, TOPOLOGY.stream(shard), "agent-kid", TOPOLOGY.inbox_filter(shard, "kid")
-            )
+            await ensure_consumer(nc, TOPOLOGY.stream(shard), "agent-kid", TOPOLOGY.inbox_filter(shard, "kid"))
         for _ in range(8):
             tree = uuid4().hex
             await jetstream.append(nc, TOPOLOGY.journal(tree, tree), os.urandom(size))
@@ -155,9 +153,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_backup_changes_nothing(
-    server: NatsServer, saved: Path, tmp_path: Path, damage: str
-) -> None:
+async def test_a_damaged_backup_changes_nothing(server: NatsServer, saved: Path, tmp_path: Path, damage: str) -> None:
     await deployed(server.url)
     before = await state(server.url)
     DAMAGES[damage](saved)
@@ -166,9 +162,7 @@ async def test_a_damaged_backup_changes_nothing(
     assert not list(tmp_path.glob("saved.replaced*")), "nothing was to be saved yet"
 
 
-async def test_what_is_replaced_is_saved_and_can_come_back(
-    server: NatsServer, saved: Path, tmp_path: Path
-) -> None:
+async def test_what_is_replaced_is_saved_and_can_come_back(server: NatsServer, saved: Path, tmp_path: Path) -> None:
     of_backup = await state(server.url)
     await deployed(server.url, keys=("c3",))
     before = await state(server.url)

@@ -26,9 +26,7 @@ KEEP = str(SECONDS / 86400)
 
 
 @asynccontextmanager
-async def forgetful(
-    server: NatsServer, folder: Path, keep: str = KEEP
-) -> AsyncIterator[tuple[GatewayProcess, World]]:
+async def forgetful(server: NatsServer, folder: Path, keep: str = KEEP) -> AsyncIterator[tuple[GatewayProcess, World]]:
     """A gateway that keeps ended runs for some seconds."""
     gateway = GatewayProcess(server.url, folder, CADRE_KEEP_DAYS=keep)
     try:
@@ -126,9 +124,7 @@ async def test_a_blob_is_spared_when_it_was_put_since_it_was_judged(blobs: NatsB
     assert await blobs.get(ref) == b"x" * 300_000
 
 
-async def test_putting_an_old_blob_again_makes_it_young(
-    blobs: NatsBlobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_putting_an_old_blob_again_makes_it_young(blobs: NatsBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     ref = await blobs.put(b"old")
     first = await blobs._objects.read(ref.removeprefix("blob:"))
     await blobs.put(b"old")

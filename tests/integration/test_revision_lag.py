@@ -88,9 +88,7 @@ async def test_each_revision_is_scaled_by_its_own_backlog(gateway: GatewayProces
         await send(world.nc, world, slots[FIRST], 5)
         await send(world.nc, world, slots[SECOND], 7)
         await send(world.nc, world, 0, 5)
-        assert await lags(world) == (5 + 6, 7 + 2), (
-            "eight lie in the agent's own queue, a quarter for the second"
-        )
+        assert await lags(world) == (5 + 6, 7 + 2), "eight lie in the agent's own queue, a quarter for the second"
 
         # The second one is away: what is new goes to the first, what is its own stays its own.
         await world.registry.announce([presence(FIRST, "")])

@@ -92,9 +92,7 @@ async def test_killed_between_two_blocks(bench: Bench) -> None:
     block = bench.block("def double(n):\n    return 2 * n\nx = double(4)")
     answer = finished(await bench.ask(block))
     await (first if answer.sandbox == first.name else second).kill()
-    after = finished(
-        await bench.ask(bench.block("double(x)", run=block.run, step=2, snapshot=answer.snapshot))
-    )
+    after = finished(await bench.ask(bench.block("double(x)", run=block.run, step=2, snapshot=answer.snapshot)))
     assert after.output == 16
     assert after.sandbox != answer.sandbox
 
@@ -201,6 +199,4 @@ async def test_a_python_that_is_none_ends_it_with_one_line(bench: Bench) -> None
     sandbox = await bench.launch("--python", "/nonexistent/python")
     assert await asyncio.wait_for(sandbox.process.wait(), patience()) == 2
     last = (await sandbox.said()).splitlines()[-1]
-    assert last.startswith(
-        "cadre: sandbox cannot start: the sandbox's Python /nonexistent/python cannot be started"
-    )
+    assert last.startswith("cadre: sandbox cannot start: the sandbox's Python /nonexistent/python cannot be started")

@@ -39,9 +39,7 @@ async def test_every_call_of_a_block_is_served_where_it_is_warm(bench: Bench) ->
         answers.append(await bench.ask(call))
     assert answers[-1].error is None
     assert answers[-1].output == ", ".join(["x"] * COUNT)
-    after = finished(
-        await bench.ask(bench.block("len(seen)", run=call.run, step=2, snapshot=answers[-1].snapshot))
-    )
+    after = finished(await bench.ask(bench.block("len(seen)", run=call.run, step=2, snapshot=answers[-1].snapshot)))
     assert after.output == COUNT
     assert len({answer.sandbox for answer in (*answers, after)}) == 1
     warm, other = by_name(sandboxes, after)

@@ -164,9 +164,7 @@ async def test_the_agent_need_not_be_there_at_the_tick(world: World) -> None:
     assert task.task == "Wait."
 
 
-async def test_a_tick_that_came_while_no_gateway_ran_is_made_up_for(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_tick_that_came_while_no_gateway_ran_is_made_up_for(nats_server: NatsServer, tmp_path: Path) -> None:
     gateway = GatewayProcess(nats_server.url, tmp_path)
     try:
         async with entered(gateway) as world:

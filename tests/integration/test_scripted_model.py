@@ -61,9 +61,7 @@ def texts_in(folder: Path) -> list[str]:
     return [path.read_text() for path in folder.iterdir()]
 
 
-async def test_recorded_answers_are_replayed_without_the_upstream(
-    server: ModelServer, tmp_path: Path
-) -> None:
+async def test_recorded_answers_are_replayed_without_the_upstream(server: ModelServer, tmp_path: Path) -> None:
     asked = ["plain one", "plain two", "sum 3"]
 
     async def talk(url: str) -> list[ModelReply]:
@@ -87,16 +85,12 @@ async def test_recorded_answers_are_replayed_without_the_upstream(
     asked.reverse()
     with running_model("--mode", "replay", "--cassette", tmp_path) as player:
         assert await talk(player.url) == recorded[::-1]
-        with pytest.raises(
-            ModelRefused, match=r"answered 424: no cassette .* 'plain three'.*is nearest"
-        ) as caught:
+        with pytest.raises(ModelRefused, match=r"answered 424: no cassette .* 'plain three'.*is nearest") as caught:
             await ask(spec_for(player), saying("plain three"))
         assert caught.value.status == 424
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"error": {"message": "wrong key upstream-key"}}', b"\xff upstream-key \x00"]
-)
+@pytest.mark.parametrize("body", [b'{"error": {"message": "wrong key upstream-key"}}', b"\xff upstream-key \x00"])
 async def test_an_error_is_recorded_byte_for_byte_but_for_the_key(tmp_path: Path, body: bytes) -> None:
     async with raw_endpoint(400, "application/json", body) as url:
         options = ("--mode", "record", "--cassette", tmp_path, "--upstream", url)
@@ -233,9 +227,7 @@ def test_errors_have_openais_shape(server: ModelServer) -> None:
         assert answer.status_code == 400
         error = answer.json()["error"]
         assert (error["type"], error["param"]) == ("invalid_request_error", param)
-    assert (
-        httpx2.get(f"{server.url}/nothing").json()["error"]["message"].startswith("no GET /v1/nothing here")
-    )
+    assert httpx2.get(f"{server.url}/nothing").json()["error"]["message"].startswith("no GET /v1/nothing here")
 
 
 def test_an_open_answer_does_not_keep_it_from_stopping_quietly(

@@ -31,9 +31,7 @@ no_auth_user: team
 
 
 def account(jetstream: str = "enabled", permissions: str = "") -> str:
-    return _ACCOUNT.format(
-        jetstream=jetstream, permissions=f", permissions: {permissions}" if permissions else ""
-    )
+    return _ACCOUNT.format(jetstream=jetstream, permissions=f", permissions: {permissions}" if permissions else "")
 
 
 @pytest.fixture

@@ -57,9 +57,7 @@ command(sys.argv[1:])
 def test_a_service_says_what_it_waits_for(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     with Stack(tmp_path) as stack:
-        memory = stack.add(
-            "memory", "cadre_memory", start=False, QDRANT_URL=nobody, CADRE_MEMORY_EMBEDDINGS="none"
-        )
+        memory = stack.add("memory", "cadre_memory", start=False, QDRANT_URL=nobody, CADRE_MEMORY_EMBEDDINGS="none")
         memory.start(wait=False)
 
         def waits() -> bool:

@@ -84,8 +84,6 @@ async def test_the_wait_has_an_end_and_the_reason_is_the_errors(tmp_path: Path) 
             await asyncio.wait_for(connect(stranger, "test", setup=Setup(0.5, lacks.add)), patience())
         assert holds(lacks.all[-1], key, "`cadre auth init`")
         with pytest.raises(NotSetUpYet, match="stream CADRE-0 does not exist"):
-            await asyncio.wait_for(
-                open_platform("gateway", world.settings("gateway", setup_seconds=0.5)), patience()
-            )
+            await asyncio.wait_for(open_platform("gateway", world.settings("gateway", setup_seconds=0.5)), patience())
     finally:
         world.server.stop()

@@ -196,9 +196,7 @@ async def test_no_tree_begins_before_the_live_services_take_from_the_new_shards(
         await platform.shards.reload()
         assert platform.topology.newest == 1
         topology = platform.topology
-        run = next(
-            run for run in (in_generation(first_id(), 1) for _ in range(200)) if topology.shard(run) == 2
-        )
+        run = next(run for run in (in_generation(first_id(), 1) for _ in range(200)) if topology.shard(run) == 2)
         subject = topology.inbox("a", "gateway", run, run)
         await jetstream.append(nc, subject, b"{}")
         assert await asyncio.wait_for(seen.get(), patience()) == subject
@@ -210,9 +208,7 @@ async def test_no_tree_begins_before_the_live_services_take_from_the_new_shards(
         await platform.nc.close()
 
 
-async def test_an_id_of_a_generation_that_is_not_known_is_asked_for(
-    nc: NatsClient, settings: Settings
-) -> None:
+async def test_an_id_of_a_generation_that_is_not_known_is_asked_for(nc: NatsClient, settings: Settings) -> None:
     stale = Topology(2, settings.prefix)
     watch = ShardWatch(nc, stale)
     run = in_generation(first_id(), 1)
@@ -244,9 +240,7 @@ async def test_a_claim_keeps_a_gateway_that_does_not_know_of_it_from_starting(
     await bus.start(task(free), "gateway")
     # Sent again, it is the same task.
     await bus.start(task(free), "gateway")
-    held = [
-        one async for one in jetstream.messages(nc, stale.stream_of(free), stale.inbox_of_run(free, free))
-    ]
+    held = [one async for one in jetstream.messages(nc, stale.stream_of(free), stale.inbox_of_run(free, free))]
     assert len(held) == 1
 
 
@@ -304,9 +298,7 @@ async def test_a_backup_holds_all_generations(tmp_path: Path) -> None:
             await grow(client, settings, 3, 0.0, TOLD.append)
             topology = await existing(client, settings)
             assert topology is not None
-            run = next(
-                run for run in (in_generation(first_id(), 1) for _ in range(99)) if topology.shard(run) == 2
-            )
+            run = next(run for run in (in_generation(first_id(), 1) for _ in range(99)) if topology.shard(run) == 2)
             await jetstream.append(client, topology.journal(run, run), b"{}")
             await back_up(client, settings, tmp_path / "saved", 1.0, lambda _: None)
             # What has grown since then is replaced, also where that growth was cut off.
@@ -316,17 +308,13 @@ async def test_a_backup_holds_all_generations(tmp_path: Path) -> None:
             await restore(client, settings, tmp_path / "saved", saved, replace=True, told=told)
             assert await layout(client, settings) == ((2, 3), 0, False)
             assert await jetstream.stream_info(client, topology.stream(3)) is None
-            assert (
-                await jetstream.last(client, topology.stream_of(run), topology.journal(run, run))
-            ) is not None
+            assert (await jetstream.last(client, topology.stream_of(run), topology.journal(run, run))) is not None
             assert (await grow(client, settings, 5, 0.0, TOLD.append)).generations == (2, 3, 5)
         finally:
             await client.close()
 
 
-async def test_a_run_of_a_generation_that_there_is_not_is_not_imported(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_run_of_a_generation_that_there_is_not_is_not_imported(nats_server: NatsServer, tmp_path: Path) -> None:
     there = await asyncio.to_thread(GatewayProcess, nats_server.url, tmp_path)
     here = await asyncio.to_thread(GatewayProcess, nats_server.url, tmp_path)
     try:

@@ -26,9 +26,7 @@ async def test_readers_who_do_not_read_cost_little(world: World, gateway: Gatewa
     first = gateway.peak_bytes()
     assert first - before < READERS * BYTES_PER_READER
     await _open_and_close(world, run)
-    assert gateway.peak_bytes() - first < (first - before) / 2, (
-        "what the first ones held was there for the others"
-    )
+    assert gateway.peak_bytes() - first < (first - before) / 2, "what the first ones held was there for the others"
 
     await scribe.write(FINISHED)
     assert [one.name for one in await world.read(run)][-2:] == ["run.finished", "end"]

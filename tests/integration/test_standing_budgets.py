@@ -17,9 +17,7 @@ from integration.test_statistics import run_of
 TASK = {"agent": "boss", "task": "Do it."}
 
 
-async def test_nothing_begins_beyond_a_budget(
-    nats_server: NatsServer, tmp_path: Path, receiver: Receiver
-) -> None:
+async def test_nothing_begins_beyond_a_budget(nats_server: NatsServer, tmp_path: Path, receiver: Receiver) -> None:
     desk = {"CADRE_SECRET_DESK": SECRET, "CADRE_NOTICE_PRIVATE": "127.0.0.0/8"}
     gateway = GatewayProcess(nats_server.url, tmp_path, None, **desk)
     other = GatewayProcess(nats_server.url, tmp_path, gateway.settings, **desk)
@@ -91,19 +89,11 @@ async def test_a_budget_that_others_write_and_remove_meanwhile_is_shown_or_unkno
                     answer = await http.request(method, "/v1/budgets/busy", json=json)
                     return method, answer.status_code
 
-                asked = [
-                    ask(method, http)
-                    for method in ("PUT", "GET", "DELETE")
-                    for http in (world.http, elsewhere)
-                ]
+                asked = [ask(method, http) for method in ("PUT", "GET", "DELETE") for http in (world.http, elsewhere)]
                 answers = await asyncio.gather(*asked, *(ask("GET", world.http) for _ in range(20)))
                 for _ in range(20):
                     answers += await asyncio.gather(
-                        *(
-                            ask(method, http)
-                            for method in ("PUT", "GET", "DELETE")
-                            for http in (world.http, elsewhere)
-                        )
+                        *(ask(method, http) for method in ("PUT", "GET", "DELETE") for http in (world.http, elsewhere))
                     )
             assert {status for method, status in answers if method == "PUT"} == {200}
             assert {status for method, status in answers if method == "GET"} <= {200, 404}

@@ -12,9 +12,7 @@ from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, entered, new_run
 
-ANSWERED = ModelAnswered(
-    purpose="act", step=1, attempt=1, content="", usage=TokenUsage(10, 2, cost=0.25), model="gpt"
-)
+ANSWERED = ModelAnswered(purpose="act", step=1, attempt=1, content="", usage=TokenUsage(10, 2, cost=0.25), model="gpt")
 
 
 async def asked(url: str, **query: str) -> dict[str, Any]:
@@ -72,9 +70,7 @@ async def test_gateways_agree_through_removals_and_restarts(nats_server: NatsSer
         second.kill()
 
 
-async def test_a_question_that_cannot_be_answered_is_told_why(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
+async def test_a_question_that_cannot_be_answered_is_told_why(nats_server: NatsServer, tmp_path: Path) -> None:
     gateway = GatewayProcess(nats_server.url, tmp_path)
     try:
         async with entered(gateway) as world:

@@ -155,9 +155,7 @@ async def test_a_store_at_its_limit_goes_on_without_a_restart(tmp_path: Path) ->
             assert watch.trouble() is None, "it can be read, and runs can be removed"
             full = watch.full()
             assert full is not None
-            assert full.code == store_watch.FULL != store_watch.REFUSES, (
-                "for those `cadre up` restarts its server"
-            )
+            assert full.code == store_watch.FULL != store_watch.REFUSES, "for those `cadre up` restarts its server"
             assert "`cadre runs remove`" in full.text
             assert [state for state, there in watch.states().items() if there] == ["full"]
             server.raise_limit(16 * 1024 * 1024)
@@ -216,15 +214,12 @@ async def test_a_disk_that_was_full_is_told_until_the_server_is_started_again(
     disk.mkdir()
     config = tmp_path / "nats.conf"
     config.write_text(
-        NATS_CONFIG.format(port=port)
-        + f'\njetstream {{ store_dir: "{disk}/store" }}\npid_file: "{disk}.pid"\n'
+        NATS_CONFIG.format(port=port) + f'\njetstream {{ store_dir: "{disk}/store" }}\npid_file: "{disk}.pid"\n'
     )
     server = f"mount -t tmpfs -o size=24m tmpfs {disk} && exec sh -c 'while true; do {nats_binary()} -c {config}; done'"
     if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", str(disk)], check=False).returncode:
         pytest.skip("this machine lets nobody mount a file system")
-    process = subprocess.Popen(
-        ["unshare", "-rm", "sh", "-c", server], stderr=subprocess.DEVNULL, process_group=0
-    )
+    process = subprocess.Popen(["unshare", "-rm", "sh", "-c", server], stderr=subprocess.DEVNULL, process_group=0)
     ballast = Path(f"/proc/{process.pid}/root{disk}/ballast")
     try:
         async with connected(f"nats://127.0.0.1:{port}") as nc:
@@ -251,8 +246,7 @@ async def test_a_disk_that_was_full_is_told_until_the_server_is_started_again(
             os.kill(int((tmp_path / "disk.pid").read_text()), signal.SIGTERM)
             async with asyncio.timeout(patience()):
                 while (
-                    nc.stats["reconnects"] == before
-                    or await refusal(nc, topology, range(topology.shards)) is not None
+                    nc.stats["reconnects"] == before or await refusal(nc, topology, range(topology.shards)) is not None
                 ):
                     await asyncio.sleep(0.2)
     finally:

@@ -187,9 +187,7 @@ def test_killed_between_the_receivers_answer_and_the_ack(
     assert set(roots(receiver.spans)) == {"invoke_workflow boss"}
 
 
-def test_a_tree_is_sent_whole_once_it_has_ended(
-    settings: Settings, receiver: OtlpReceiver, start: Start
-) -> None:
+def test_a_tree_is_sent_whole_once_it_has_ended(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
     """Its root first, even after the tracer was killed before it had sent all of it."""
     entries = team("a1")
     service = start(CADRE_TRACES_SEND="ended")
@@ -268,9 +266,7 @@ def test_it_stops_in_time_when_the_receiver_is_dead(
     assert duplicates(receiver.spans) == 0
 
 
-def test_what_was_journaled_is_told_before_it_stops(
-    settings: Settings, receiver: OtlpReceiver, start: Start
-) -> None:
+def test_what_was_journaled_is_told_before_it_stops(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
     """Its journals may be removed next: it comes for what it has not even looked at."""
     one = start()
     trees = [team(f"a{n}") for n in range(5)]
@@ -282,9 +278,7 @@ def test_what_was_journaled_is_told_before_it_stops(
     assert duplicates(receiver.spans) == 0
 
 
-def test_no_content_goes_out_unless_it_is_asked_for(
-    settings: Settings, receiver: OtlpReceiver, start: Start
-) -> None:
+def test_no_content_goes_out_unless_it_is_asked_for(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
     entries = calling().journal()
     write(settings, entries)
     one = start()
@@ -296,9 +290,7 @@ def test_no_content_goes_out_unless_it_is_asked_for(
     assert told.count(CANARY.encode()) == 2, "the name of that tool, as two attributes"
 
 
-def test_content_goes_out_when_it_is_asked_for(
-    settings: Settings, receiver: OtlpReceiver, start: Start
-) -> None:
+def test_content_goes_out_when_it_is_asked_for(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
     entries = calling().journal()
     write(settings, entries)
     start(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="SPAN_ONLY")
@@ -346,9 +338,7 @@ def test_spans_that_the_receiver_rejects_of_a_request_count_as_refused(
     assert "too old" in one.log.read_text(), "the receiver's own words"
 
 
-def test_a_receiver_that_asks_for_time_gets_it(
-    settings: Settings, receiver: OtlpReceiver, start: Start
-) -> None:
+def test_a_receiver_that_asks_for_time_gets_it(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
     receiver.headers = {"Retry-After": "3"}
     receiver.fail(1, status=429)
     entries = team("a1")

@@ -289,9 +289,7 @@ def without_journal(file: bytes, run: str) -> bytes:
         .replace(f'"entries":{entries}'.encode(), f'"entries":{entries - gone}'.encode())
         .replace(b'"runs":2', b'"runs":1')
     )
-    kept_lines[-1] = kept_lines[-1].replace(
-        f'"entries":{entries}'.encode(), f'"entries":{entries - gone}'.encode()
-    )
+    kept_lines[-1] = kept_lines[-1].replace(f'"entries":{entries}'.encode(), f'"entries":{entries - gone}'.encode())
     return gzip.compress(b"".join(kept_lines))
 
 

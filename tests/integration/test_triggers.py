@@ -58,9 +58,7 @@ async def test_messages_start_runs_once_for_each_id(hooked: World) -> None:
     assert len(seen) == 3
 
     async def emptied() -> bool:
-        held = await jetstream.last(
-            hooked.nc, hooked.topology.automation_stream, f"{hooked.topology.events_prefix}>"
-        )
+        held = await jetstream.last(hooked.nc, hooked.topology.automation_stream, f"{hooked.topology.events_prefix}>")
         return held is None
 
     assert await until(emptied), "what is handled is removed"

@@ -43,9 +43,7 @@ rules:
 
 UNKNOWN = "Unknown tool 'fly_to', should be one of: add, look, kid, final_answer."
 CUT = "Your answer was cut off at the limit of tokens before it was whole, so nothing of it was done."
-NO_CALL = (
-    "Your answer holds no tool call. Call a tool, or call `final_answer` with your answer when you are done."
-)
+NO_CALL = "Your answer holds no tool call. Call a tool, or call `final_answer` with your answer when you are done."
 
 
 async def end(model: ModelSpec, **fields: Any) -> tuple[Result, list[str]]:

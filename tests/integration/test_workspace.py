@@ -45,8 +45,7 @@ async def test_writers_of_one_path_follow_each_other(settings: Settings) -> None
         tree = new_run()
         blobs = NatsBlobs(nc, topology)
         calls = [
-            WorkspaceStore(index, blobs, tree=tree, call=f"{tree}_1_{n}", by="t", most_bytes=100)
-            for n in range(5)
+            WorkspaceStore(index, blobs, tree=tree, call=f"{tree}_1_{n}", by="t", most_bytes=100) for n in range(5)
         ]
         written = await asyncio.gather(
             *(calls[n].write("a.txt", str(n)) for n in range(5)), calls[0].write("b/c.txt", "x")
@@ -173,9 +172,7 @@ async def test_blobs_are_downloads_whatever_they_hold(world: World) -> None:
 
 async def test_a_run_begins_with_files(world: World) -> None:
     data = "data:text/csv;base64,YSxiCjEsMgo="
-    answer = await world.http.post(
-        "/v1/runs", json={"agent": "boss", "task": "Go.", "files": {"in/a.csv": data}}
-    )
+    answer = await world.http.post("/v1/runs", json={"agent": "boss", "task": "Go.", "files": {"in/a.csv": data}})
     assert answer.status_code == 202, answer.text
     run = answer.json()["id"]
     found = await world.http.get(f"/v1/runs/{run}/files/in/a.csv")

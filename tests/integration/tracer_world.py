@@ -34,9 +34,7 @@ def tracer(settings: Settings, endpoint: str, folder: Path, name: str = "tracer"
     return Service(name, ["cadre_tracer"], environment, folder)
 
 
-def write(
-    settings: Settings, entries: Iterable[Entry], behind: dict[str, int] | None = None
-) -> dict[str, int]:
+def write(settings: Settings, entries: Iterable[Entry], behind: dict[str, int] | None = None) -> dict[str, int]:
     """Appends entries to the journals of their runs, as their agents would; returns each run's last sequence."""
 
     async def append(nc: NatsClient, topology: Topology) -> dict[str, int]:

@@ -56,10 +56,7 @@ def journals(version: str, name: str) -> list[list[Journaled]]:
 
 
 def messages(version: str) -> list[Stored]:
-    return [
-        Stored(line["type"], line["headers"], base64.b64decode(line["data"]))
-        for line in _read(version, MESSAGES)
-    ]
+    return [Stored(line["type"], line["headers"], base64.b64decode(line["data"])) for line in _read(version, MESSAGES)]
 
 
 def _read(version: str, name: str) -> Iterator[dict[str, Any]]:

@@ -178,16 +178,12 @@ def ruled(recorder: Recorder) -> None:
     """Calls that policies let pass, hold and deny, also for what other runs of the day have paid."""
     gateway, books = recorder.gateway, Path("books")
     account = "US133000000121212121212"
-    runs = [
-        recorder.finished("clerk", f"Pay {account} and note it in ./{books} {euros}") for euros in (200, 6000)
-    ]
+    runs = [recorder.finished("clerk", f"Pay {account} and note it in ./{books} {euros}") for euros in (200, 6000)]
     held = gateway.submit("clerk", f"Pay the bill, note it in ./{books} 200")
     (call,) = waiting(gateway, held)
     decide(gateway, call["call"], "approved")
     gateway.finished(held)
-    daily = [
-        recorder.finished("teller", f"Pay it and note it in ./{books} 300", user="ann") for _ in range(2)
-    ]
+    daily = [recorder.finished("teller", f"Pay it and note it in ./{books} 300", user="ann") for _ in range(2)]
     recorder.save("policies", *runs, held, *daily)
     books.unlink()
 
@@ -221,9 +217,7 @@ def apollo(recorder: Recorder) -> None:
 
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with_stack(
-        folder, agents_in(APOLLO), sorted((APOLLO / "tools").glob("*.py")), APOLLO / "script.yaml", apollo
-    )
+    with_stack(folder, agents_in(APOLLO), sorted((APOLLO / "tools").glob("*.py")), APOLLO / "script.yaml", apollo)
     with_stack(folder, agents_in(FEATURES), sorted(FEATURES.glob("*.py")), FEATURES / "script.yaml", ordinary)
     with_stack(folder, agents_in(RULED), sorted(RULED.glob("*.py")), RULED / "script.yaml", ruled)
     with_stack(

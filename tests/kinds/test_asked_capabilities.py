@@ -45,7 +45,5 @@ def test_last_answers_and_structured_code() -> None:
     calling = AgentSpec(name="a", description="Works.", output_schema=schema)
     assert facts_of(calling).capabilities == {TOOLS, SCHEMA}
     for code, output_schema in ((CodeSpec(structured=True), None), (CodeSpec(), schema)):
-        spec = AgentSpec(
-            name="a", description="Works.", kind="code", output_schema=output_schema, **sections(code)
-        )
+        spec = AgentSpec(name="a", description="Works.", kind="code", output_schema=output_schema, **sections(code))
         assert facts_of(spec, "code").capabilities == {SCHEMA}

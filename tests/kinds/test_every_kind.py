@@ -74,10 +74,7 @@ def test_its_prompts_render(declared: KindDeclaration) -> None:
 
 
 def test_a_person_is_told_of_each_purpose(declared: KindDeclaration) -> None:
-    assert (
-        declared.purposes
-        or not facts_of(AgentSpec(name="a", description="A.", kind=declared.name)).asks_model
-    )
+    assert declared.purposes or not facts_of(AgentSpec(name="a", description="A.", kind=declared.name)).asks_model
     for purpose, text in declared.purposes.items():
         assert purpose_text(purpose) == text
 

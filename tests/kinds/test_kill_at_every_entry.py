@@ -65,9 +65,7 @@ class Play(NamedTuple):
 
 def agent(kind: str, *section: Any, **fields: Any) -> AgentSpec:
     tools = ["keep", "look", "stumble"]
-    return AgentSpec(
-        name="worker", description="Works.", kind=kind, tools=tools, **sections(*section), **fields
-    )
+    return AgentSpec(name="worker", description="Works.", kind=kind, tools=tools, **sections(*section), **fields)
 
 
 def solution(output: Any, *calls: tuple[str, dict[str, Any]]) -> str:
@@ -103,10 +101,7 @@ def works_by_plan(request: ModelRequest) -> str | RequestedCall:
     """Plans a failure, and plans anew; steps that are its own it does by a call."""
     text = str(request.messages)
     if "Nothing is to be done yet" in text:
-        kept = [
-            {"step": n, "action": "keep", "args": {"what": w}, "needs": []}
-            for n, w in ((1, "one"), (2, "two"))
-        ]
+        kept = [{"step": n, "action": "keep", "args": {"what": w}, "needs": []} for n, w in ((1, "one"), (2, "two"))]
         return json.dumps({"steps": [*kept, {"step": 3, "action": "stumble", "needs": [1]}]})
     if "Plan anew" in text:
         return json.dumps({"steps": [{"step": 4, "task": "Keep three, with {{ step_1 }}.", "needs": [1, 2]}]})
@@ -213,9 +208,7 @@ def spans_of(team: Team) -> set[tuple[str, str, str]]:
     """The trace, without what only tells of attempts that died."""
     entries = [entry for run in team.run_ids() for entry in team.journal(run)]
     return {
-        (span.trace, span.span, span.name)
-        for span in trace_of(entries, now=0.0)
-        if not span.name.startswith("chat")
+        (span.trace, span.span, span.name) for span in trace_of(entries, now=0.0) if not span.name.startswith("chat")
     }
 
 

@@ -48,9 +48,7 @@ SCHEMAS: dict[str, Schema] = {
 
 
 def offer(schemas: dict[str, Schema] = SCHEMAS) -> Toolset:
-    cards = {
-        name: ToolCard(name=name, description="Does it.", input_schema=one) for name, one in schemas.items()
-    }
+    cards = {name: ToolCard(name=name, description="Does it.", input_schema=one) for name, one in schemas.items()}
     return Toolset(tools=cards, members={"kid": KID})
 
 
@@ -255,9 +253,7 @@ def test_a_misspelt_argument_is_told_the_one_it_is_close_to(kind: str) -> None:
 def test_texts_may_hold_line_breaks_and_tabs(kind: str) -> None:
     form = FORMS[kind]
     text = json.dumps(form.writes({"name": "wipe", "arguments": {"disk": "a\n\tb"}}))
-    assert done(form.says(text.replace("\\n", "\n").replace("\\t", "\t"))[0]) == [
-        ("wipe", {"disk": "a\n\tb"})
-    ]
+    assert done(form.says(text.replace("\\n", "\n").replace("\\t", "\t"))[0]) == [("wipe", {"disk": "a\n\tb"})]
 
 
 def arguments_from(content: str, tool: str, schemas: dict[str, Schema] = SCHEMAS) -> list[Any]:

@@ -158,9 +158,7 @@ def test_a_kind_that_registers_later_is_refused(use: str, tmp_path: Path) -> Non
         ("kind-invalid", "wrong:NOTHING", ""),
     ],
 )
-def test_an_entry_point_that_does_not_hold_is_refused(
-    code: str, where: str, body: str, tmp_path: Path
-) -> None:
+def test_an_entry_point_that_does_not_hold_is_refused(code: str, where: str, body: str, tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(body)
     about = tmp_path / "wrong-1.0.dist-info"
     about.mkdir()

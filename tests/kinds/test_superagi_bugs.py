@@ -80,10 +80,7 @@ def test_bug_1_nothing_that_a_model_or_tool_writes_is_evaluated(
 def test_bug_1_no_module_that_reads_what_models_write_can_evaluate(room: str) -> None:
     modules = [*(Path(cadre.__file__).parent / room).rglob("*.py")]
     names = {
-        node.id
-        for file in modules
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Name)
+        node.id for file in modules for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Name)
     }
     assert modules
     assert not names & {"eval", "exec", "compile", "__import__"}
@@ -171,9 +168,7 @@ async def test_bug_5_two_runs_of_one_workflow_wait_each_by_itself() -> None:
 
 def test_bug_6_a_step_is_run_once_however_often_people_and_services_speak() -> None:
     sim = run_of(
-        workflow(
-            "seen", {"permission": "restricted"}, seen={**LOOK, "next": "done"}, done={"end": "{{ seen }}"}
-        )
+        workflow("seen", {"permission": "restricted"}, seen={**LOOK, "next": "done"}, done={"end": "{{ seen }}"})
     )
     held = sim.run.open_calls()[0].id
     decide(sim, "approved")

@@ -71,9 +71,7 @@ class ApiServer:
                 "apiVersion": "v1",
                 "kind": "Config",
                 "current-context": "test",
-                "contexts": [
-                    {"name": "test", "context": {"cluster": "test", "user": "test", "namespace": "cadre"}}
-                ],
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": "cadre"}}],
                 "clusters": [
                     {
                         "name": "test",
@@ -104,9 +102,7 @@ class ApiServer:
         resource = self.resource(kind)
         found = self.store.get(resource, namespace, name)
         given = {**found, "status": status}
-        self.store.change(
-            Place(resource, namespace, name), given, "kube-controller-manager", status=True, strict=False
-        )
+        self.store.change(Place(resource, namespace, name), given, "kube-controller-manager", status=True, strict=False)
         await self.notify()
 
     async def until(self, holds: Any, what: str, seconds: float = 60) -> Any:
@@ -163,8 +159,7 @@ class ApiServer:
                 return JSONResponse({"kind": "APIGroupList", "apiVersion": "v1", "groups": self._groups()})
             case ["openapi", "v3"]:
                 paths = {
-                    _openapi(one): {"serverRelativeURL": f"/openapi/v3/{_openapi(one)}"}
-                    for one in self.store.resources
+                    _openapi(one): {"serverRelativeURL": f"/openapi/v3/{_openapi(one)}"} for one in self.store.resources
                 }
                 return JSONResponse({"paths": paths})
             case ["openapi", "v3", *rest]:
@@ -229,9 +224,7 @@ class ApiServer:
         if rest[0] == "namespaces" and len(rest) > 2:
             namespace, rest = rest[1], rest[2:]
         plural, name, sub = (*rest, "", "")[:3]
-        found = [
-            r for r in self.store.resources if (r.group, r.version, r.plural) == (group, version, plural)
-        ]
+        found = [r for r in self.store.resources if (r.group, r.version, r.plural) == (group, version, plural)]
         if not found:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         resource, query = found[0], request.query_params
@@ -243,9 +236,7 @@ class ApiServer:
         strict = query.get("fieldValidation") == "Strict"
         match request.method:
             case "GET" if not name and query.get("watch") in ("1", "true"):
-                return StreamingResponse(
-                    self._watch(resource, namespace, dict(query)), media_type="application/json"
-                )
+                return StreamingResponse(self._watch(resource, namespace, dict(query)), media_type="application/json")
             case "GET" if not name:
                 return self._list(resource, namespace, dict(query))
             case "GET" if sub == "scale":
@@ -263,9 +254,7 @@ class ApiServer:
         kind = request.headers["content-type"].split(";")[0]
         if kind == "application/apply-patch+yaml":
             force = query.get("force") == "true"
-            made = self.store.apply(
-                Place(resource, namespace, name), given, manager, force=force, strict=strict
-            )
+            made = self.store.apply(Place(resource, namespace, name), given, manager, force=force, strict=strict)
             return JSONResponse(made)
         if sub == "scale":
             return self._scaled(Place(resource, namespace, name), given, manager, strict=strict)
@@ -285,9 +274,7 @@ class ApiServer:
             raise Refusal(409, "Conflict", f"{place.name} has been modified")
         wanted = merge_patch(_scale(before), given)["spec"]["replicas"]
         after = {**before, "spec": {**before["spec"], "replicas": wanted}}
-        return JSONResponse(
-            _scale(self.store.change(place, after, f"{manager}/scale", status=False, strict=strict))
-        )
+        return JSONResponse(_scale(self.store.change(place, after, f"{manager}/scale", status=False, strict=strict)))
 
     def _verbs(self, request: Request, place: Place) -> list[str]:
         """What a role must allow for the request."""
@@ -303,9 +290,7 @@ class ApiServer:
     def _list(self, resource: Resource, namespace: str, query: dict[str, str]) -> Response:
         items = [self._shown(one) for one in self.store.list(resource, namespace) if _selected(one, query)]
         about = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version}
-        return JSONResponse(
-            {**about, "metadata": {"resourceVersion": str(self.store.version)}, "items": items}
-        )
+        return JSONResponse({**about, "metadata": {"resourceVersion": str(self.store.version)}, "items": items})
 
     def _shown(self, found: Object) -> Object:
         """The object with the managers of its fields; these are kept of Deployments alone."""
@@ -396,12 +381,8 @@ def _line(what: str, found: Object) -> bytes:
 
 def _selected(found: Object, query: dict[str, str]) -> bool:
     labels = found["metadata"].get("labels") or {}
-    wanted = [
-        one.split("=", 1) for one in query.get("labelSelector", "").replace("==", "=").split(",") if one
-    ]
-    fields = [
-        one.split("=", 1) for one in query.get("fieldSelector", "").replace("==", "=").split(",") if one
-    ]
+    wanted = [one.split("=", 1) for one in query.get("labelSelector", "").replace("==", "=").split(",") if one]
+    fields = [one.split("=", 1) for one in query.get("fieldSelector", "").replace("==", "=").split(",") if one]
     return all(labels.get(key) == value for key, value in wanted) and all(
         found["metadata"].get(key.removeprefix("metadata.")) == value for key, value in fields
     )

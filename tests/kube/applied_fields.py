@@ -35,9 +35,7 @@ class Managers:
     def __init__(self) -> None:
         self.fields: dict[str, set[Path]] = {}
 
-    def apply(
-        self, manager: str, found: dict[str, Any], given: dict[str, Any], *, force: bool
-    ) -> dict[str, Any]:
+    def apply(self, manager: str, found: dict[str, Any], given: dict[str, Any], *, force: bool) -> dict[str, Any]:
         """The object with what the manager gives, without what it gave before and does not any more."""
         new, now = fields_of(given), fields_of(found)
         others = {who: paths for who, paths in self.fields.items() if who != manager}
@@ -101,9 +99,7 @@ def _flatten(value: Any, path: Path, found: Fields) -> None:
 
 def _key_of(value: Any, path: Path) -> str | None:
     key = _KEYS.get(path[-1]) if path and isinstance(path[-1], str) else None
-    is_keyed = (
-        key and isinstance(value, list) and value and all(isinstance(i, dict) and key in i for i in value)
-    )
+    is_keyed = key and isinstance(value, list) and value and all(isinstance(i, dict) and key in i for i in value)
     return key if is_keyed else None
 
 

@@ -93,9 +93,7 @@ class Store:
 
     def list(self, resource: Resource, namespace: str = "") -> list[Object]:
         mine = [one for (plural, _, _), one in self._found.items() if plural == resource.plural]
-        return [
-            deepcopy(one) for one in mine if not namespace or one["metadata"].get("namespace") == namespace
-        ]
+        return [deepcopy(one) for one in mine if not namespace or one["metadata"].get("namespace") == namespace]
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object:
         found = self._found.get((resource.plural, namespace, name))
@@ -103,9 +101,7 @@ class Store:
             raise Refusal(404, "NotFound", f'{resource.plural} "{name}" not found')
         return deepcopy(found)
 
-    def create(
-        self, resource: Resource, namespace: str, given: Object, manager: str, strict: bool = False
-    ) -> Object:
+    def create(self, resource: Resource, namespace: str, given: Object, manager: str, strict: bool = False) -> Object:
         meta = given.setdefault("metadata", {})
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = meta["generateName"] + uuid4().hex[:5]
@@ -114,9 +110,7 @@ class Store:
             raise Refusal(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
         made = self._checked(resource, given, strict)
         meta = made["metadata"]
-        meta |= {"uid": str(uuid4()), "creationTimestamp": _now()} | (
-            {"namespace": namespace} if namespace else {}
-        )
+        meta |= {"uid": str(uuid4()), "creationTimestamp": _now()} | ({"namespace": namespace} if namespace else {})
         made.pop("status", None)
         status = (resource.schema or {}).get("properties", {}).get("status", {})
         if "default" in status:
@@ -247,9 +241,7 @@ class Store:
             names, schema = spec["names"], version["schema"]["openAPIV3Schema"]
             is_scaled = "scale" in version.get("subresources", {})
             self.define(
-                Resource(
-                    spec["group"], version["name"], names["plural"], names["kind"], True, schema, is_scaled
-                )
+                Resource(spec["group"], version["name"], names["plural"], names["kind"], True, schema, is_scaled)
             )
         made["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
         self._keep(BUILT_IN[-1], "", made["metadata"]["name"], made, "MODIFIED")
@@ -271,9 +263,7 @@ class Store:
                 "strict decoding error: " + ", ".join(f'unknown field "{u}"' for u in unknown),
             )
         if errors:
-            raise Refusal(
-                422, "Invalid", f'{resource.kind} "{about.get("name")}" is invalid: {"; ".join(errors)}'
-            )
+            raise Refusal(422, "Invalid", f'{resource.kind} "{about.get("name")}" is invalid: {"; ".join(errors)}')
         return {**pruned, "metadata": about}
 
 
@@ -308,9 +298,7 @@ def _pruned_typed(schema: Object, value: Any, place: str, errors: list[str], unk
     if "minimum" in schema and value < schema["minimum"]:
         errors.append(f"{place}: Invalid value: {value}: must be at least {schema['minimum']}")
     if kind == "array":
-        return [
-            _pruned(schema["items"], one, f"{place}[{i}]", errors, unknown) for i, one in enumerate(value)
-        ]
+        return [_pruned(schema["items"], one, f"{place}[{i}]", errors, unknown) for i, one in enumerate(value)]
     if kind != "object" or schema.get("x-kubernetes-preserve-unknown-fields"):
         return value
     if "additionalProperties" in schema:

@@ -40,11 +40,7 @@ def condition(api: ApiServer, kind: str, name: str, what: str = "Ready") -> dict
     found = api.find(kind, name) or {}
     told = (found.get("status") or {}).get("conditions") or []
     return next(
-        (
-            one
-            for one in told
-            if one["type"] == what and one["observedGeneration"] == found["metadata"]["generation"]
-        ),
+        (one for one in told if one["type"] == what and one["observedGeneration"] == found["metadata"]["generation"]),
         {},
     )
 
@@ -52,9 +48,7 @@ def condition(api: ApiServer, kind: str, name: str, what: str = "Ready") -> dict
 async def becomes(api: ApiServer, kind: str, name: str, **fields: str) -> dict[str, Any]:
     what = fields.pop("type", "Ready")
     found = await api.until(
-        lambda: (
-            fields.items() <= condition(api, kind, name, what).items() and condition(api, kind, name, what)
-        ),
+        lambda: fields.items() <= condition(api, kind, name, what).items() and condition(api, kind, name, what),
         f"{kind} {name} has {what} {fields}",
     )
     return dict(found)

@@ -137,8 +137,7 @@ async def test_an_agent_scaled_to_zero_takes_runs_until_its_object_goes(
             await asyncio.to_thread(
                 eventually,
                 lambda: (
-                    (answer := client.post("/v1/runs", json={"agent": "oracle", "task": "Well?"})).status_code
-                    == 404
+                    (answer := client.post("/v1/runs", json={"agent": "oracle", "task": "Well?"})).status_code == 404
                     and answer.json()["code"] == "unknown-agent"
                 ),
                 what="its card is gone",
@@ -183,9 +182,7 @@ async def test_two_revisions_of_an_agent_share_its_runs_and_the_older_one_goes(
 
         # The older one has no runs any more: its object becomes what the second is, which then may go.
         await put(api, agent("oracle", model="scripted", instructions="Be long."))
-        await api.until(
-            lambda: "Be long." in str(api.find("ConfigMap", "agent-oracle")), "the first is changed"
-        )
+        await api.until(lambda: "Be long." in str(api.find("ConfigMap", "agent-oracle")), "the first is changed")
         stack.services["agent-oracle"].terminate()
         await asyncio.to_thread(start, api, stack, "agent-oracle")
         assert await asyncio.to_thread(gateway.live, 1) == [second], "it is the same revision"
@@ -246,9 +243,7 @@ class Revisions:
         eventually(gone, what="the older revision has no part in the rollout any more")
 
 
-async def test_definitions_go_although_their_gateway_is_gone(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
+async def test_definitions_go_although_their_gateway_is_gone(api: ApiServer, operator: OperatorProcess) -> None:
     await put(api, *(made(kind, "daily", **spec) for kind, spec, _, _ in DEFINED))
     for kind, *_ in DEFINED:
         refusal = await becomes(api, kind, "daily", status="False", reason="GatewayRefused")

@@ -69,9 +69,7 @@ def check_structural(schema: dict[str, Any], place: str) -> None:
     assert {*schema.get("required", [])} <= {*schema.get("properties", {})}, place
 
 
-@pytest.mark.parametrize(
-    ("file", "document"), documents(), ids=lambda one: one if isinstance(one, str) else ""
-)
+@pytest.mark.parametrize(("file", "document"), documents(), ids=lambda one: one if isinstance(one, str) else "")
 def test_what_is_shipped_can_be_applied(store: Store, file: str, document: dict[str, Any]) -> None:
     assert create(store, document)["spec"] == document["spec"]
 
@@ -104,9 +102,7 @@ def test_the_operator_may_read_what_it_watches() -> None:
     roles = [one for one in operator_manifests(read_values(), "", ()) if one["kind"] == "ClusterRole"]
     rules = [rule for one in roles for rule in one["rules"] if rule["apiGroups"] == ["cadre.dev"]]
     named = {resource for rule in rules for resource in rule["resources"] if "update" not in rule["verbs"]}
-    parts = {
-        one.plural: ("", "/status", "/scale") if one.is_scaled else ("", "/status") for one in OBJECT_KINDS
-    }
+    parts = {one.plural: ("", "/status", "/scale") if one.is_scaled else ("", "/status") for one in OBJECT_KINDS}
     assert named == {f"{plural}{part}" for plural, many in parts.items() for part in many}
 
 

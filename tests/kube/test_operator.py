@@ -43,9 +43,7 @@ async def test_kubectl_apply_of_an_agent_makes_what_render_renders(
     await becomes(api, "Agent", "checker", status="True", reason="Available")
     shown = await kubectl("get", "agent", "checker", "-o", "yaml")
     assert yaml.safe_load(shown)["status"]["readyReplicas"] == 1
-    await api.until(
-        lambda: {"Rendered", "Progressing", "Available"} <= reasons(api, agent_uid), "events tell of it"
-    )
+    await api.until(lambda: {"Rendered", "Progressing", "Available"} <= reasons(api, agent_uid), "events tell of it")
 
 
 def reasons(api: ApiServer, uid: str) -> set[str]:
@@ -168,9 +166,7 @@ async def test_what_cannot_be_says_why(api: ApiServer, operator: OperatorProcess
     """The operator reads no file for them, starts no command, and imports nothing."""
     await put(api, *(document for document, _ in REFUSED))
     for document, reads in REFUSED:
-        told = await becomes(
-            api, document["kind"], document["metadata"]["name"], status="False", reason="Invalid"
-        )
+        told = await becomes(api, document["kind"], document["metadata"]["name"], status="False", reason="Invalid")
         assert reads in told["message"]
     assert not api.all("Deployment")
     await put(api, made("Team", "x1", agents=["gone"]), made("Team", "x2", agents=[], tools=["tools/x.py"]))
@@ -178,12 +174,8 @@ async def test_what_cannot_be_says_why(api: ApiServer, operator: OperatorProcess
     assert "kind ToolServer" in (await becomes(api, "Team", "x2", reason="Invalid"))["message"]
 
 
-async def test_a_model_that_changes_rolls_the_agents_that_use_it(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
-    await put(
-        api, made("Model", "big", url="https://models.example/v1"), agent("one", model="big"), agent("two")
-    )
+async def test_a_model_that_changes_rolls_the_agents_that_use_it(api: ApiServer, operator: OperatorProcess) -> None:
+    await put(api, made("Model", "big", url="https://models.example/v1"), agent("one", model="big"), agent("two"))
     for name in ("one", "two"):
         await becomes(api, "Agent", name, type="Accepted", status="True")
 
@@ -196,9 +188,7 @@ async def test_a_model_that_changes_rolls_the_agents_that_use_it(
     await api.until(lambda: digest("one") != before[0], "the agent with the model is rolled")
     assert digest("two") == before[1]
     policy = api.find("NetworkPolicy", "agent-one") or {}
-    await api.until(
-        lambda: "8443" in str(api.find("NetworkPolicy", "agent-one")), f"its port is open: {policy}"
-    )
+    await api.until(lambda: "8443" in str(api.find("NetworkPolicy", "agent-one")), f"its port is open: {policy}")
 
 
 async def test_a_team_brings_what_its_agents_share(api: ApiServer, operator: OperatorProcess) -> None:
@@ -276,9 +266,7 @@ async def test_a_services_queues_are_made_once(api: ApiServer, operator: Operato
     [job] = api.all("Job")
     await api.set_status("Job", job["metadata"]["name"], {"succeeded": 1})
     made_by = [job["metadata"]["name"]]
-    await api.until(
-        lambda: ((api.find("Agent", "one") or {})["status"]).get("provisioned") == made_by, "noted"
-    )
+    await api.until(lambda: ((api.find("Agent", "one") or {})["status"]).get("provisioned") == made_by, "noted")
     api.store.delete(api.resource("Job"), "cadre", job["metadata"]["name"])
     await put(api, agent("one", instructions="Briefly."))
     await becomes(api, "Agent", "one", type="Accepted", status="True")
@@ -340,9 +328,7 @@ async def test_two_revisions_are_scaled_each_by_its_own(
     await api.until(lambda: asked("agent-oracle") == ["agent-oracle"], "it is scaled by its queue")
     await put(api, next_one)
     lag = "http://gateway.cadre.svc.cluster.local/v1/agents/oracle/lag"
-    await api.until(
-        lambda: asked("agent-oracle-next") == [f"{lag}?beside=oracle-next"], "the second is scaled"
-    )
+    await api.until(lambda: asked("agent-oracle-next") == [f"{lag}?beside=oracle-next"], "the second is scaled")
     await api.until(lambda: asked("agent-oracle") == [lag], "the first is scaled by what is its own")
     pod = (api.find("Deployment", "agent-oracle-next") or {})["spec"]["template"]["spec"]
     assert {"name": "CADRE_BESIDE", "value": "oracle-next"} in pod["containers"][0]["env"]
@@ -352,9 +338,7 @@ async def test_two_revisions_are_scaled_each_by_its_own(
     api.store.delete(api.resource("Agent"), "cadre", "oracle-next")
     await api.notify()
     await api.until(lambda: api.find("ScaledObject", "agent-oracle-next") is None, "it goes with its agent")
-    await api.until(
-        lambda: asked("agent-oracle") == ["agent-oracle"], "the first is scaled by its queue again"
-    )
+    await api.until(lambda: asked("agent-oracle") == ["agent-oracle"], "the first is scaled by its queue again")
 
 
 async def test_a_changed_list_of_users_is_brought_to_the_pods_of_nats_at_once(
@@ -394,9 +378,7 @@ async def test_what_the_services_share_goes_with_the_last_of_them(
     assert api.find("Secret", "cadre-gateway") is None
     assert api.find("Secret", "cadre-nats-server") is not None, "the agent needs it"
     await kubectl("delete", "agent", "one", "-n", "cadre")
-    await api.until(
-        lambda: not any(api.find("Secret", name) for name in shared), "the list of users is gone as well"
-    )
+    await api.until(lambda: not any(api.find("Secret", name) for name in shared), "the list of users is gone as well")
     await api.until(lambda: api.all("Secret") == [], "no Secret is left")
 
 
@@ -404,9 +386,7 @@ def deployments(api: ApiServer) -> set[str]:
     return {one["metadata"]["name"] for one in api.all("Deployment")}
 
 
-async def test_the_administrators_key_is_made_once(
-    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
-) -> None:
+async def test_the_administrators_key_is_made_once(api: ApiServer, operator: OperatorProcess, kubectl: Kubectl) -> None:
     await put(api, made("Team", "base", description="What they share.", agents=[]))
     await becomes(api, "Team", "base", type="Accepted", status="True")
     key = admin_key(api)
@@ -434,9 +414,7 @@ def gateway_digest(api: ApiServer) -> str:
     return str((template["metadata"].get("annotations") or {}).get("cadre.dev/gateway-secret-hash", ""))
 
 
-async def test_a_secret_of_the_administrator_that_is_there_is_taken(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
+async def test_a_secret_of_the_administrator_that_is_there_is_taken(api: ApiServer, operator: OperatorProcess) -> None:
     mine = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -452,9 +430,7 @@ async def test_a_secret_of_the_administrator_that_is_there_is_taken(
     assert gateway_digest(api)
 
 
-async def test_no_secret_is_made_for_who_has_one_or_needs_none(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
+async def test_no_secret_is_made_for_who_has_one_or_needs_none(api: ApiServer, operator: OperatorProcess) -> None:
     own = values_map({"gateway": {"secret": "mine"}})
     await put(api, own, made("Team", "base", description="What they share.", agents=[]))
     await becomes(api, "Team", "base", type="Accepted", status="True")
@@ -464,9 +440,7 @@ async def test_no_secret_is_made_for_who_has_one_or_needs_none(
     [reference] = [one["valueFrom"]["secretKeyRef"] for one in asked if one["name"] == "CADRE_ADMIN_KEY"]
     assert reference["name"] == "mine"
     await put(api, values_map({"workloads": {"gateway": {"env": {"CADRE_AUTH": "oidc"}}}}))
-    await api.until(
-        lambda: "CADRE_ADMIN_KEY" not in str(api.find("Deployment", "gateway")), "it asks for none"
-    )
+    await api.until(lambda: "CADRE_ADMIN_KEY" not in str(api.find("Deployment", "gateway")), "it asks for none")
     assert api.find("Secret", "cadre-gateway") is None
 
 
@@ -495,9 +469,7 @@ async def test_embedded_memories_are_kept_on_a_claim_that_stays(
     assert not claim["metadata"].get("ownerReferences")
     spec = (api.find("Deployment", "memory") or {})["spec"]
     assert spec["strategy"] == {"type": "Recreate"}
-    assert {"name": "memories", "persistentVolumeClaim": {"claimName": "memory"}} in spec["template"]["spec"][
-        "volumes"
-    ]
+    assert {"name": "memories", "persistentVolumeClaim": {"claimName": "memory"}} in spec["template"]["spec"]["volumes"]
     version = claim["metadata"]["resourceVersion"]
     await put(api, values_map({"memory": {**memory, "storage": {"size": "9Gi"}}}), agent("one"))
     await becomes(api, "Agent", "one", type="Accepted", status="True")

@@ -21,12 +21,8 @@ from kube.objects import AVAILABLE, agent, becomes, condition, made, put
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 
 
-async def test_values_of_a_namespace_are_laid_over_the_operators(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
-    text = yaml.safe_dump(
-        {"namespace": "elsewhere", "workloads": {"agent/one": {"replicas": 3}, "agent/x": {}}}
-    )
+async def test_values_of_a_namespace_are_laid_over_the_operators(api: ApiServer, operator: OperatorProcess) -> None:
+    text = yaml.safe_dump({"namespace": "elsewhere", "workloads": {"agent/one": {"replicas": 3}, "agent/x": {}}})
     values = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -45,9 +41,7 @@ async def test_values_of_a_namespace_are_laid_over_the_operators(
     assert (api.find("Deployment", "agent-one") or {})["spec"]["replicas"] == 1
 
 
-async def test_values_that_cannot_work_are_told_and_end_no_operator(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
+async def test_values_that_cannot_work_are_told_and_end_no_operator(api: ApiServer, operator: OperatorProcess) -> None:
     values = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -96,9 +90,7 @@ async def test_what_others_have_made_is_left_alone(api: ApiServer, operator: Ope
     assert "ownerReferences" not in found["metadata"]
 
 
-async def test_an_edit_by_hand_is_put_right(
-    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
-) -> None:
+async def test_an_edit_by_hand_is_put_right(api: ApiServer, operator: OperatorProcess, kubectl: Kubectl) -> None:
     await put(api, agent("one"))
     await becomes(api, "Agent", "one", type="Accepted", status="True")
     await kubectl("patch", "deployments", "agent-one", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
@@ -132,18 +124,10 @@ async def test_at_rest_it_asks_for_nothing(api: ApiServer, operator: OperatorPro
     await becomes(api, "Agent", "one", type="Accepted", status="True")
     await api.set_status("Deployment", "agent-one", AVAILABLE)
     await becomes(api, "Agent", "one", status="True")
-    before = [
-        one["metadata"]["resourceVersion"]
-        for kind in ("Deployment", "Secret", "Agent")
-        for one in api.all(kind)
-    ]
+    before = [one["metadata"]["resourceVersion"] for kind in ("Deployment", "Secret", "Agent") for one in api.all(kind)]
     await put(api, agent("two"))
     await becomes(api, "Agent", "two", type="Accepted", status="True")
-    still = {
-        one["metadata"]["resourceVersion"]
-        for kind in ("Deployment", "Secret", "Agent")
-        for one in api.all(kind)
-    }
+    still = {one["metadata"]["resourceVersion"] for kind in ("Deployment", "Secret", "Agent") for one in api.all(kind)}
     changed = {*before} - still
     # The server's list of users, and the common users' owners.
     assert len(changed) <= 4, changed
@@ -161,9 +145,7 @@ async def test_it_acts_where_it_is_told_to(api: ApiServer, stopped: OperatorProc
     assert await stopped.stop() == 0
 
 
-async def test_a_gateway_that_does_not_answer_holds_up_nothing(
-    api: ApiServer, stopped: OperatorProcess
-) -> None:
+async def test_a_gateway_that_does_not_answer_holds_up_nothing(api: ApiServer, stopped: OperatorProcess) -> None:
     """Definitions wait for it side by side, and other objects do not wait."""
     held: list[asyncio.StreamWriter] = []
     all_there, closed = asyncio.Event(), list[str]()

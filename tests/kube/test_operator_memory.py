@@ -11,9 +11,7 @@ from kube.api_server import ApiServer
 from kube.objects import agent, put
 
 
-async def test_what_is_gone_is_forgotten(
-    api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_gone_is_forgotten(api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     values = {
         "image": "cadre:0.1.0",

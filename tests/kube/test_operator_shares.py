@@ -67,12 +67,8 @@ async def test_an_agent_is_scaled_as_a_deployment_is(
     await kubectl("scale", "agent/one", "-n", "cadre", "--replicas=4")
     await kubectl("scale", "toolserver/own", "-n", "cadre", "--replicas=2")
     await api.until(lambda: count(api) == 4 and count(api, "tools-own") == 2, "it is scaled")
-    await api.until(
-        lambda: api.find("ScaledObject", "agent-one") is None, "KEDA does not count them any more"
-    )
-    assert "replicas" not in str((api.find("ConfigMap", "agent-one") or {})["data"]), (
-        "no pod is rolled for it"
-    )
+    await api.until(lambda: api.find("ScaledObject", "agent-one") is None, "KEDA does not count them any more")
+    assert "replicas" not in str((api.find("ConfigMap", "agent-one") or {})["data"]), "no pod is rolled for it"
     await api.set_status("Deployment", "agent-one", available(4))
 
     def status() -> dict[str, Any]:
@@ -87,9 +83,7 @@ async def test_an_agent_is_scaled_as_a_deployment_is(
     await api.until(lambda: api.find("ScaledObject", "agent-one"), "KEDA counts them again")
 
 
-async def test_each_of_two_revisions_says_how_many_pods_it_has(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
+async def test_each_of_two_revisions_says_how_many_pods_it_has(api: ApiServer, operator: OperatorProcess) -> None:
     second = agent("oracle-next", replicas=3)
     second["metadata"]["annotations"] = {"cadre.dev/revision-of": "oracle"}
     await put(api, agent("oracle"), second)
@@ -126,9 +120,7 @@ async def test_a_count_that_an_autoscaler_has_set_stays_until_another_one_is_ask
     await api.until(lambda: count(api) == 4, "it is the operator's again")
 
 
-async def test_a_count_is_kept_until_its_next_owner_sets_one(
-    api: ApiServer, operator: OperatorProcess
-) -> None:
+async def test_a_count_is_kept_until_its_next_owner_sets_one(api: ApiServer, operator: OperatorProcess) -> None:
     """A field that is given up falls back to 1: five pods would become one, and grow again."""
     api.store.define(KEDA)
     await put(api, agent("one"), values("workloads: {agent/one: {replicas: 5}}"))
@@ -234,14 +226,10 @@ async def test_what_was_deleted_while_nobody_looked_is_forgotten_by_its_gateway(
         for name in ("one", "two", "three"):
             api.store.delete(api.resource("Agent"), "cadre", name)
         await api.notify()
-        await api.until(
-            lambda: forgotten(*(f"/v1/agents/{n}" for n in ("one", "two", "three"))), "agents too"
-        )
+        await api.until(lambda: forgotten(*(f"/v1/agents/{n}" for n in ("one", "two", "three"))), "agents too")
 
 
-async def test_what_was_deleted_without_its_pods_is_left_alone(
-    api: ApiServer, stopped: OperatorProcess
-) -> None:
+async def test_what_was_deleted_without_its_pods_is_left_alone(api: ApiServer, stopped: OperatorProcess) -> None:
     """With --cascade=orphan the cluster takes the owner away, and the object goes alone."""
     asked: list[str] = []
 
@@ -329,9 +317,7 @@ async def test_a_definition_says_which_agents_it_lacks(api: ApiServer, operator:
         agent("one"),
         made("Schedule", "daily", agent="nobody", task="t", every="1d"),
         made("Trigger", "orders", agent="one", task="t", subject="orders"),
-        made(
-            "Notice", "desk", url="https://desk.example", secret_env="CADRE_SECRET_X", agents=["one", "gone"]
-        ),
+        made("Notice", "desk", url="https://desk.example", secret_env="CADRE_SECRET_X", agents=["one", "gone"]),
         made("Budget", "small", window="day", tokens=1000, agent="absent"),
     )
     for kind, name, lack in (
@@ -384,9 +370,7 @@ async def test_it_uses_each_right_that_it_has_and_no_other(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
     api.store.define(KEDA, CILIUM)
-    (tmp_path / "all.yaml").write_text(
-        "keda: true\ncilium: true\nmemory: {enabled: true, engine: embedded}\n"
-    )
+    (tmp_path / "all.yaml").write_text("keda: true\ncilium: true\nmemory: {enabled: true, engine: embedded}\n")
     await stopped.start("-f", str(tmp_path / "all.yaml"))
     nats = {"name": "nats-0", "namespace": "cadre", "labels": {"app.kubernetes.io/name": "nats"}}
     await put(api, {"apiVersion": "v1", "kind": "Pod", "spec": {}, "metadata": nats})
@@ -411,9 +395,7 @@ async def test_it_uses_each_right_that_it_has_and_no_other(
     await api.until(lambda: api.find("Secret", "cadre-nats-sandbox-default") is None, "it needs no sandbox")
     api.store.delete(api.resource("Schedule"), "cadre", "daily")
     await api.notify()
-    await api.until(
-        lambda: ("", "services", "get") in api.used, "it looks for the gateway that is to forget it"
-    )
+    await api.until(lambda: ("", "services", "get") in api.used, "it looks for the gateway that is to forget it")
     granted = {
         (group, resource, verb)
         for one in operator_manifests(read_values(), "", ())

@@ -50,9 +50,7 @@ def main(minutes: float) -> None:
             _await_end(way, gateway, task)
         took = time.monotonic() - began
         urls = (gateway.service.url, other.url)
-        found = {
-            way.name: [way.result(url, task) for url in urls] for way, task in zip(ways, tasks, strict=True)
-        }
+        found = {way.name: [way.result(url, task) for url in urls] for way, task in zip(ways, tasks, strict=True)}
         runs = gateway.request("GET", "/v1/runs").json()["runs"]
         effects = book.read_text().splitlines()
         asked = {way.name: way.asked for way in ways}

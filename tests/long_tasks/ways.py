@@ -46,9 +46,7 @@ class Way(ABC):
         def answered() -> bool:
             self.asked += 1
             try:
-                answer = httpx2.post(
-                    url, json={"jsonrpc": "2.0", "id": 1, **body}, headers=headers, timeout=30
-                )
+                answer = httpx2.post(url, json={"jsonrpc": "2.0", "id": 1, **body}, headers=headers, timeout=30)
                 found.update(answer.json())
             except (httpx2.HTTPError, ValueError):
                 return False

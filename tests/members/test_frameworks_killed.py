@@ -17,9 +17,7 @@ FRAMEWORKS = ["langgraph", "pydantic_ai", "openai_agents", "smolagents"]
 
 
 @pytest.fixture(scope="module", params=FRAMEWORKS)
-def deployment(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ProgramStack]:
+def deployment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramStack]:
     assert PYTHON.exists(), "make test-members makes its environment"
     with program_stack(tmp_path_factory.mktemp(request.param)) as found:
         found.add("trips", f"{EXAMPLES / request.param / 'trips.py'}:main", python=str(PYTHON), apart=True)

@@ -126,9 +126,7 @@ def test_a_team_at_work(jaeger: Jaeger, stack: Stack, gateway: Gateway, tmp_path
 
 
 @pytest.mark.parametrize("victim", ["worker", "tools", "tracer", "boss", "gateway"])
-def test_somebody_is_killed(
-    jaeger: Jaeger, stack: Stack, gateway: Gateway, tmp_path: Path, victim: str
-) -> None:
+def test_somebody_is_killed(jaeger: Jaeger, stack: Stack, gateway: Gateway, tmp_path: Path, victim: str) -> None:
     marks = tmp_path / "marks"
     run = gateway.submit("boss", f"delegate: use keyed {marks} 1.5")
     eventually(marks.exists, what="the tool has begun")

@@ -63,9 +63,7 @@ def answering(argv: Sequence[str | Path], health: str, folder: Path, **environme
     """A program that answers at an address while the context lasts."""
     log = folder / "log"
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            argv, cwd=folder, env={**os.environ, **environment}, stdout=output, stderr=output
-        )
+        process = subprocess.Popen(argv, cwd=folder, env={**os.environ, **environment}, stdout=output, stderr=output)
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
@@ -113,9 +111,7 @@ def run_demo(folder: Path, receiver: str, headers: str, arrived: Callable[[str],
 
     with answering(argv, f"{url}/healthz", folder, **settings):
         eventually(complete, what="the team is at work")
-        asked = httpx2.post(
-            f"{url}/v1/runs", json={"agent": demo["agent"], "task": demo["task"]}, timeout=patience()
-        )
+        asked = httpx2.post(f"{url}/v1/runs", json={"agent": demo["agent"], "task": demo["task"]}, timeout=patience())
         assert asked.status_code == 202, asked.text
         trace = asked.headers["x-trace-id"]
         eventually(lambda: arrived(trace), what="the backend has the run's root")

@@ -43,9 +43,7 @@ def demo(phoenix: str, tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 def spans_of(demo: Demo) -> list[dict[str, Any]]:
     """The run's spans, as Phoenix has them."""
-    answer = httpx2.get(
-        f"{demo.backend}/v1/projects/default/spans", params={"limit": 1000}, timeout=patience()
-    )
+    answer = httpx2.get(f"{demo.backend}/v1/projects/default/spans", params={"limit": 1000}, timeout=patience())
     everything = answer.json()["data"] if answer.status_code == 200 else []
     return [span for span in everything if span["context"]["trace_id"] == demo.trace]
 

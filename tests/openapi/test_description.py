@@ -30,9 +30,7 @@ def description(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 def lint(*command: str | Path) -> None:
-    ended = subprocess.run(
-        [*command], capture_output=True, text=True, timeout=patience(180), check=False, cwd=TOOLS
-    )
+    ended = subprocess.run([*command], capture_output=True, text=True, timeout=patience(180), check=False, cwd=TOOLS)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

@@ -57,9 +57,7 @@ class Cluster:
     def restarts(self, namespace: str) -> dict[str, int]:
         """Return how often the containers of each pod were started again."""
         return {
-            pod["metadata"]["name"]: sum(
-                one["restartCount"] for one in pod["status"].get("containerStatuses", [])
-            )
+            pod["metadata"]["name"]: sum(one["restartCount"] for one in pod["status"].get("containerStatuses", []))
             for pod in self.find("pods", "-n", namespace)["items"]
         }
 
@@ -101,9 +99,7 @@ class Cluster:
             "--quota-backend-bytes=536870912",
         )
         self._of_kubernetes("kube-apiserver", *self._of_api())
-        self._servers.until(
-            lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "the API server is ready"
-        )
+        self._servers.until(lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "the API server is ready")
         common = ["--kubeconfig", str(self.kubeconfig), "--leader-elect=false", "--bind-address=127.0.0.1"]
         self._of_kubernetes(
             "kube-controller-manager",

@@ -141,9 +141,7 @@ class Place:
 
         def answered() -> bool:
             try:
-                answer = httpx2.request(
-                    method, f"http://{address}{path}", json=body, headers=headers, timeout=patient
-                )
+                answer = httpx2.request(method, f"http://{address}{path}", json=body, headers=headers, timeout=patient)
             except httpx2.TransportError:
                 return False
             if answer.status_code in (502, 503):

@@ -30,9 +30,7 @@ def make_all(folder: Path, programs: Path) -> None:
     plain: list[tuple[str, str, list[str], dict[str, str]]] = [
         ("pause", "localhost/pause:1", ["sleep", "2147483647"], {})
     ]
-    plain.append(
-        ("nats", "docker.io/library/nats:2.15-alpine", ["nats-server"], {"nats-server": nats_binary()})
-    )
+    plain.append(("nats", "docker.io/library/nats:2.15-alpine", ["nats-server"], {"nats-server": nats_binary()}))
     reloader = programs / "nats-server-config-reloader"
     name = f"docker.io/natsio/{reloader.name}:0.23.0"
     plain.append(("reloader", name, [reloader.name], {reloader.name: str(reloader)}))

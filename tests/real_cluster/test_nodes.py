@@ -120,9 +120,7 @@ def test_work_goes_on_after_a_node_with_a_server_of_nats_dies(nodes: Cluster, tm
 
 
 @pytest.mark.timeout(900)
-def test_a_single_server_of_nats_leaves_a_dead_node_when_it_is_out_of_service(
-    nodes: Cluster, tmp_path: Path
-) -> None:
+def test_a_single_server_of_nats_leaves_a_dead_node_when_it_is_out_of_service(nodes: Cluster, tmp_path: Path) -> None:
     """As docs/kubernetes.md says it. The volume can be had on each node, as one of a network."""
     place = Place(nodes, "one-server", tmp_path)
     nodes.kubectl("cordon", "node-0")

@@ -86,9 +86,7 @@ def reply(call: CodeCall, yielded: CodeYielded, *values: Any) -> CodeCall:
     return exchange(call, yielded.calls, [CodeReply(value=value) for value in values], yielded.clock)
 
 
-def exchange(
-    call: CodeCall, calls: list[CodeRequest], replies: list[CodeReply], clock: list[float]
-) -> CodeCall:
+def exchange(call: CodeCall, calls: list[CodeRequest], replies: list[CodeReply], clock: list[float]) -> CodeCall:
     exchanges = [*call.exchanges, CodeExchange(calls=calls, replies=replies, clock=clock)]
     return replace(call, id=f"{call.block}:{len(exchanges)}", exchanges=exchanges)
 

@@ -34,9 +34,7 @@ async def test_a_statement_at_the_end_leaves_no_output(session: InterpreterSessi
 
 
 async def test_variables_functions_classes_and_imports_last(session: InterpreterSession) -> None:
-    await finished(
-        session, "import math as m\nclass A:\n    k = 2\ndef f(n):\n    return n * A.k + base\nbase = 1"
-    )
+    await finished(session, "import math as m\nclass A:\n    k = 2\ndef f(n):\n    return n * A.k + base\nbase = 1")
     await finished(session, "base = 100\nA.k = 3")
     assert (await finished(session, "f(m.floor(2.5))")).output == 106
 
@@ -78,9 +76,7 @@ else:
     total += 100
 [(y := P.of(4)).double, c(), Color.RED.name, asyncio.run(later(5)), first, rest, total, f"{1.5!r:>5}", [*range(2), 9]]
 """
-    outcome = await finished(
-        session, code, authorized_imports=["dataclasses", "asyncio", "contextlib", "enum"]
-    )
+    outcome = await finished(session, code, authorized_imports=["dataclasses", "asyncio", "contextlib", "enum"])
     assert outcome.output == [8, 2, "RED", 5, 1, [2, 3], 132, "  1.5", [0, 1, 9]]
 
 
@@ -122,9 +118,7 @@ async def test_a_variable_of_that_name_lasts(session: InterpreterSession) -> Non
     ],
     ids=["of four bytes", "of six"],
 )
-async def test_an_answer_may_be_of_any_characters(
-    session: InterpreterSession, code: str, output: str
-) -> None:
+async def test_an_answer_may_be_of_any_characters(session: InterpreterSession, code: str, output: str) -> None:
     assert (await finished(session, code)).output == output
 
 
@@ -245,9 +239,7 @@ async def test_one_failed_call_of_several_loses_no_result(session: InterpreterSe
 
 async def test_a_result_may_hold_what_json_lacks(session: InterpreterSession) -> None:
     await yielded(session, "r = search('a')\n[len(r['blob']), r['nan'] != r['nan']]")
-    outcome = await session.resume(
-        [CallResult(value={"blob": BinaryValue("bytes", b"123"), "nan": float("nan")})]
-    )
+    outcome = await session.resume([CallResult(value={"blob": BinaryValue("bytes", b"123"), "nan": float("nan")})])
     assert outcome.output == [3, True]  # type: ignore[union-attr]
 
 
@@ -269,9 +261,7 @@ async def test_a_failed_call_can_be_caught(session: InterpreterSession) -> None:
         ("gather(lambda: search('a'))", "TypeError", "search.later"),
     ],
 )  # fmt: skip
-async def test_wrong_calls_are_explained(
-    session: InterpreterSession, code: str, error: str, says: str
-) -> None:
+async def test_wrong_calls_are_explained(session: InterpreterSession, code: str, error: str, says: str) -> None:
     outcome = await failed(session, code, authorized_imports=["*"])
     assert outcome.error == error
     assert says in outcome.message

@@ -31,9 +31,7 @@ async def file(bench: Bench, data: bytes, **about: Any) -> dict[str, Any]:
 
 
 async def test_what_one_code_returns_another_takes_in(bench: Bench) -> None:
-    done = await bench.finished(
-        block("final_answer({'raw': [b'abc', 1], 'own': {'$given': 5, '$dict': {}}})")
-    )
+    done = await bench.finished(block("final_answer({'raw': [b'abc', 1], 'own': {'$given': 5, '$dict': {}}})"))
     taken = block("[raw[0], raw[1], own]", run="s", inputs=done.output)
     again = await bench.finished(taken)
     assert again.output == [{"$given": ["bytes", await bench.blobs.put(b"abc")]}, 1, done.output["own"]]
@@ -49,9 +47,7 @@ async def test_a_table_is_rows_where_pandas_is_not(bench: Bench, other: Bench) -
 
 
 @pytest.mark.skipif(find_spec("PIL") is not None, reason="Pillow is installed here")
-async def test_an_image_without_pillow_is_bytes_that_say_so_and_stays_an_image(
-    bench: Bench, other: Bench
-) -> None:
+async def test_an_image_without_pillow_is_bytes_that_say_so_and_stays_an_image(bench: Bench, other: Bench) -> None:
     given = {"$given": ["image", await bench.blobs.put(b"\x89PNG and the rest")]}
     code = "kept = photo\nprint(photo)\nprint(photo[1:4], isinstance(photo, bytes))\nlook(photo)"
     call = block(code, inputs={"photo": given})
@@ -103,9 +99,7 @@ async def test_a_file_that_code_writes_out_is_that_file(bench: Bench, other: Ben
 
 async def test_a_file_too_large_for_the_code_can_be_passed_on(bench: Bench) -> None:
     given = {"$file": {"ref": NOWHERE, "name": "film", "size": 65 << 20, "media_type": "video/mp4"}}
-    call = block(
-        "try:\n    film.read()\nexcept ValueError as e:\n    print(e)\nlook(film)", inputs={"film": given}
-    )
+    call = block("try:\n    film.read()\nexcept ValueError as e:\n    print(e)\nlook(film)", inputs={"film": given})
     asked = await bench.yielded(call)
     assert "film" in asked.logs, "the error names the file"
     assert asked.calls[0].arguments == {"what": given}

@@ -43,9 +43,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ("tools.search('a')", 1, "search(…)"),
     ],
 )
-async def test_it_is_refused_before_anything_runs(
-    session: InterpreterSession, code: str, line: int, says: str
-) -> None:
+async def test_it_is_refused_before_anything_runs(session: InterpreterSession, code: str, line: int, says: str) -> None:
     outcome = await failed(session, f"print('ran')\n{code}")
     assert (outcome.error, outcome.line, outcome.logs) == ("NotAllowed", line + 1, "")
     assert says in outcome.message

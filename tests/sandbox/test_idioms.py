@@ -27,11 +27,6 @@ async def test_there_are_enough_of_them() -> None:
 
 async def test_what_differs_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "code-agents.md").read_text()
-    reasons = {
-        reason
-        for topic in idioms.TOPICS
-        for one in idioms.idioms_of(topic)
-        for reason in one.differs.values()
-    }
+    reasons = {reason for topic in idioms.TOPICS for one in idioms.idioms_of(topic) for reason in one.differs.values()}
     assert reasons
     assert [reason for reason in reasons if reason not in page] == []

@@ -195,9 +195,7 @@ thread.start()"""
 # --- time
 
 
-async def test_variables_are_saved_after_the_time_is_over(
-    sandbox: Sandbox, session: InterpreterSession
-) -> None:
+async def test_variables_are_saved_after_the_time_is_over(sandbox: Sandbox, session: InterpreterSession) -> None:
     code = "import itertools\ndata = [str(n) for n in range(1_500_000)]\nfor n in itertools.count(): pass"
     limits = BlockLimits(seconds=2, memory_mb=1024)
     outcome = await failed(session, code, authorized_imports=["itertools"], limits=limits)

@@ -116,9 +116,7 @@ async def test_chance_follows_from_the_pools_secret(bench: Bench, other: Bench, 
 async def test_errors_of_calls_are_raised_in_the_code(bench: Bench) -> None:
     call = block("try:\n    look('a')\nexcept Exception as error:\n    print(error)")
     answer = await bench.yielded(call)
-    done = await bench.finished(
-        exchange(call, answer.calls, [CodeReply(error="nobody is there")], answer.clock)
-    )
+    done = await bench.finished(exchange(call, answer.calls, [CodeReply(error="nobody is there")], answer.clock))
     assert done.logs == "nobody is there\n"
 
 
@@ -154,9 +152,7 @@ async def test_imports_are_those_that_the_call_names(bench: Bench) -> None:
     code = "import math, json\njson.dumps(math.floor(1.5))"
     refused = await bench.finished(block(code))
     assert refused.error is not None
-    assert refused.error.message.startswith(
-        "Code execution failed at line 'import math, json' due to: NotAllowed: "
-    )
+    assert refused.error.message.startswith("Code execution failed at line 'import math, json' due to: NotAllowed: ")
     assert (await bench.finished(block(code, step=2, imports=["json", "math"]))).output == "1"
 
 
@@ -337,9 +333,7 @@ async def test_a_reply_that_is_nowhere_is_no_work_for_anybody(bench: Bench) -> N
     call = block("look('a')")
     answer = await bench.yielded(call)
     with pytest.raises(BlobMissing):
-        await bench.ask(
-            exchange(call, answer.calls, [CodeReply(value="", blob="blob:" + "2" * 64)], answer.clock)
-        )
+        await bench.ask(exchange(call, answer.calls, [CodeReply(value="", blob="blob:" + "2" * 64)], answer.clock))
     assert bench.warm_pool.warm == []
 
 

@@ -35,9 +35,7 @@ def without(tmp_path: Path) -> Callable[[Mapping[int, int]], Python]:
     ordinary: Python = world.options.get("python", Python())
 
     def make(refused: Mapping[int, int]) -> Python:
-        return Python(
-            executable=walled_python.write(tmp_path, ordinary.executable, refused), uid=ordinary.uid
-        )
+        return Python(executable=walled_python.write(tmp_path, ordinary.executable, refused), uid=ordinary.uid)
 
     return make
 
@@ -145,10 +143,7 @@ async def test_more_sessions_than_the_pool_holds_run_at_once() -> None:
     async with Sandbox(pool=1) as sandbox:
         sessions = await asyncio.gather(*(sandbox.open() for _ in range(6)))
         outcomes = await asyncio.gather(
-            *(
-                run(session, f"import time\nx = {n}\ntime.sleep(0.05)\nx")
-                for n, session in enumerate(sessions)
-            )
+            *(run(session, f"import time\nx = {n}\ntime.sleep(0.05)\nx") for n, session in enumerate(sessions))
         )
         assert [getattr(outcome, "output", outcome) for outcome in outcomes] == list(range(6))
 
@@ -222,9 +217,7 @@ DEEP = "import os\nfor _ in range({}):\n    os.mkdir('d' * {})\n    os.chdir('d'
     ],
     ids=["files below the longest path", "folders in folders", "folders", "links"],
 )
-async def test_a_landlocked_session_hides_nothing_that_it_writes(
-    tmp_path: Path, landlocked: World, code: str
-) -> None:
+async def test_a_landlocked_session_hides_nothing_that_it_writes(tmp_path: Path, landlocked: World, code: str) -> None:
     free = {"authorized_imports": ["*"], "authorized_builtins": ["open"], "limits": BlockLimits(file_mb=4)}
     async with landlocked.sandbox(pool=0) as sandbox:
         session = await sandbox.open()

@@ -50,9 +50,7 @@ def science(request: pytest.FixtureRequest) -> World:
     executable = read_sandbox_settings().python or sys.executable
     found = subprocess.run([executable, "-c", "import numpy, pandas, PIL"], capture_output=True, check=False)
     if found.returncode:
-        pytest.skip(
-            f"numpy, pandas and Pillow are not all installed in {executable}: see CADRE_SANDBOX_PYTHON"
-        )
+        pytest.skip(f"numpy, pandas and Pillow are not all installed in {executable}: see CADRE_SANDBOX_PYTHON")
     return World(world.name, {**world.options, "python": Python(executable=executable, modules=MODULES)})
 
 
@@ -76,9 +74,7 @@ async def test_numbers_and_tables(lab: Sandbox) -> None:
 
 async def test_a_view_is_told(lab: Sandbox) -> None:
     session = await lab.open()
-    made = await finished(
-        session, "import numpy as np\na = np.arange(4)\nb = a[1:]\nc = a\nd = a.copy()", **FREE
-    )
+    made = await finished(session, "import numpy as np\na = np.arange(4)\nb = a[1:]\nc = a\nd = a.copy()", **FREE)
     (note,) = made.notes
     assert re.findall(r"\b[abcd]\b", note)[:2] == ["b", "a"], "the view, then what it is a view of"
     assert not {"c", "d"} & {*re.findall(r"\w+", note)}
@@ -111,17 +107,13 @@ async def test_an_image_that_is_given_is_one_and_is_passed_on_as_one(lab: Sandbo
     assert isinstance(done, Finished)
     assert isinstance(done.output, BinaryValue)
     assert (done.output.form, done.notes) == ("image", ())
-    again = await finished(
-        await lab.open(), "photo.getpixel((0, 0))", variables={"photo": done.output}, **FREE
-    )
+    again = await finished(await lab.open(), "photo.getpixel((0, 0))", variables={"photo": done.output}, **FREE)
     assert again.output == [4, 5, 6]
 
 
 async def test_images_survive_the_interpreter(lab: Sandbox) -> None:
     session = await lab.open()
-    saved = await finished(
-        session, "kept = photo", variables={"photo": BinaryValue("image", png(9, 8, 7))}, **FREE
-    )
+    saved = await finished(session, "kept = photo", variables={"photo": BinaryValue("image", png(9, 8, 7))}, **FREE)
     assert saved.notes == ()
     other = await lab.open()
     assert (await finished(other, "kept.getpixel((0, 0))", snapshot=saved.snapshot, **FREE)).output == [
@@ -143,9 +135,7 @@ async def test_arrays_chance_is_the_same_in_a_replay(lab: Sandbox) -> None:
         again,
         code + "\nsearch(query='then')",
         seed="s",
-        recorded=[
-            Exchange([FunctionCall("search", first.calls[0].arguments)], [CallResult(value="r")], first.clock)
-        ],
+        recorded=[Exchange([FunctionCall("search", first.calls[0].arguments)], [CallResult(value="r")], first.clock)],
         **FREE,
     )
     assert isinstance(outcome, Yielded), outcome

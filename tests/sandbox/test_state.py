@@ -150,9 +150,7 @@ async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: Inte
     assert isinstance(outcome, Yielded)
 
 
-async def test_classes_of_blocks_with_one_seed_stay_apart(
-    sandbox: Sandbox, session: InterpreterSession
-) -> None:
+async def test_classes_of_blocks_with_one_seed_stay_apart(sandbox: Sandbox, session: InterpreterSession) -> None:
     await finished(session, "class A:\n    def who(self): return 'A'", seed="s")
     saved = await finished(session, "class B:\n    def who(self): return 'B'", seed="s")
     assert (await finished_anew(sandbox, saved, "[A().who(), B().who()]")).output == ["A", "B"]
@@ -230,9 +228,7 @@ FIRST = Exchange([FunctionCall("search", {"query": "a"})], [CallResult(value="A"
 SECOND = Exchange([FunctionCall("search", {"query": "b"})], [CallResult(error="B failed")])
 
 
-async def test_killed_within_a_block_it_goes_on_elsewhere(
-    sandbox: Sandbox, session: InterpreterSession
-) -> None:
+async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, session: InterpreterSession) -> None:
     before = await finished(session, "seen = 41")
     await yielded(session, "seen += 1\n" + LOOP)
     os.kill(session.pid, signal.SIGKILL)
@@ -258,9 +254,7 @@ async def test_killed_within_a_block_it_goes_on_elsewhere(
     await third.close()
 
 
-async def test_killed_between_blocks_it_goes_on_elsewhere(
-    sandbox: Sandbox, session: InterpreterSession
-) -> None:
+async def test_killed_between_blocks_it_goes_on_elsewhere(sandbox: Sandbox, session: InterpreterSession) -> None:
     before = await finished(session, "x = [1]")
     os.kill(session.pid, signal.SIGKILL)
     assert isinstance(await run(session, "x.append(2)"), InterpreterLost)

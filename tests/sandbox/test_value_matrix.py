@@ -120,9 +120,7 @@ async def test_what_cannot_travel_is_an_error_that_says_so(bench: Bench) -> None
         assert why in str(error), expression
     goes_on = await bench.finished(block("(n for n in [1])", run="g"))
     assert goes_on.error is None
-    assert goes_on.output.startswith("<generator"), (
-        "of a block that goes on, the text is read and nothing else"
-    )
+    assert goes_on.output.startswith("<generator"), "of a block that goes on, the text is read and nothing else"
 
 
 async def test_a_large_answer_is_whole(bench: Bench) -> None:
@@ -207,9 +205,7 @@ _contents = st.recursive(
     lambda values: st.lists(values, max_size=3) | st.dictionaries(_marked, values, max_size=2),
     max_leaves=8,
 )
-_forms = st.sampled_from(
-    ["float", "int", "complex", "fraction", "timedelta", "tuple", "frozenset", "dict", "song"]
-)
+_forms = st.sampled_from(["float", "int", "complex", "fraction", "timedelta", "tuple", "frozenset", "dict", "song"])
 
 
 @settings(max_examples=300)
@@ -224,9 +220,7 @@ async def test_what_anybody_writes_is_read_without_an_error(value: Any) -> None:
 async def test_a_forged_table_or_large_value_is_what_can_be_read_of_it() -> None:
     assert from_value(BinaryValue("json", b"{")) == b"{"
     assert from_value(TaggedValue("complex", "abc")) == {"$given": ["complex", "abc"]}
-    assert from_value(TaggedValue("dict", [[["unhashable"], 1]])) == {
-        "$given": ["dict", [[["unhashable"], 1]]]
-    }
+    assert from_value(TaggedValue("dict", [[["unhashable"], 1]])) == {"$given": ["dict", [[["unhashable"], 1]]]}
 
 
 # --- readers that are no code

@@ -29,8 +29,6 @@ def write(folder: Path, python: str | None, refused: Mapping[int, int]) -> str:
     """Its path. Nothing else of this interpreter is changed."""
     services = str(Path(cadre_sandbox.__file__).parents[1])
     script = folder / "python"
-    script.write_text(
-        _SCRIPT.format(python=python or sys.executable, services=services, refused=dict(refused))
-    )
+    script.write_text(_SCRIPT.format(python=python or sys.executable, services=services, refused=dict(refused)))
     script.chmod(0o755)
     return str(script)

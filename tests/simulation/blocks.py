@@ -108,9 +108,7 @@ class _Reader:
         made = [(call.name, call.arguments) for call in event.calls]
         if not isinstance(need, Calls) or need.made != made:
             raise Violation(SAYS, f"{event.block} called {made}, its code says {need}")
-        self._awaited = [
-            call_id(self._chronicle.run.id, self._step, self._first + at) for at in range(len(made))
-        ]
+        self._awaited = [call_id(self._chronicle.run.id, self._step, self._first + at) for at in range(len(made))]
         self._asked.update(self._awaited)
         self._first += len(made)
         self._exchange += 1
@@ -153,9 +151,7 @@ class _Reader:
             left = self._variables(event.snapshot)
             ended = self._until(heard, None, left.luck)
             if not isinstance(ended, Ended):
-                raise Violation(
-                    SAYS, f"{event.block} ended with {event.output} {event.error}, it should do {ended}"
-                )
+                raise Violation(SAYS, f"{event.block} ended with {event.output} {event.error}, it should do {ended}")
             _is_its_end(event, ended, left)
         self._block, self._before = None, event.snapshot
 
@@ -171,9 +167,7 @@ class _Reader:
         word = "yielded" if kind is CodeYielded else "finished"
         sent = self._chronicle.records.get(f"{event.block}:{event.exchange}:{word}", [])
         wanted = {
-            name: value
-            for name, value in msgspec.structs.asdict(event).items()
-            if name in kind.__struct_fields__
+            name: value for name, value in msgspec.structs.asdict(event).items() if name in kind.__struct_fields__
         }
         if not any(all(getattr(one, name) == value for name, value in wanted.items()) for one in sent):
             raise Violation(ONE_OUTCOME, f"what {event.block}:{event.exchange} came to was never sent")
@@ -194,11 +188,7 @@ class _Reader:
         exchanges = self._all_exchanges(asked[0])
         replies = [(one.value, one.error) for one in exchanges[-1].replies]
         wanted = [self._replies.get(call) for call in self._awaited]
-        if (
-            len(exchanges) != self._exchange
-            or exchanges[:-1] != self._told
-            or not all(map(_is_reply, replies, wanted))
-        ):
+        if len(exchanges) != self._exchange or exchanges[:-1] != self._told or not all(map(_is_reply, replies, wanted)):
             raise Violation(REPLAYED, f"{asked[0].id} was given {replies}, the journal has {wanted}")
         self._told = exchanges
         return replies
@@ -254,6 +244,4 @@ def _is_its_end(event: BlockFinished, ended: Ended, left: Variables) -> None:
         if event.error is not None or (event.output, event.is_final_answer) != (ended.output, ended.final):
             raise Violation(SAYS, f"{event.block} ended with {event.output} {event.error}, not with {ended}")
     elif event.error is None or ": ".join(ended.error) not in event.error.message:
-        raise Violation(
-            SAYS, f"{event.block} ended with {event.output} {event.error}, not with {ended.error}"
-        )
+        raise Violation(SAYS, f"{event.block} ended with {event.output} {event.error}, not with {ended.error}")

@@ -196,9 +196,7 @@ class SimBox:
         self._save()
 
     def _fail(self, error: str, message: str) -> None:
-        self._say(
-            {"kind": "failed", "error": error, "message": message, "line": 1, "source": "…", "logs": ""}
-        )
+        self._say({"kind": "failed", "error": error, "message": message, "line": 1, "source": "…", "logs": ""})
         self._save()
 
     def _save(self) -> None:

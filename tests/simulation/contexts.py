@@ -51,11 +51,7 @@ def size_of(request: ModelRequest) -> int:
         size += 8 + sum(tokens_of(part["text"]) if part["type"] == "text" else IMAGE for part in parts)
         for call in message.get("tool_calls", []):
             # The arguments are JSON text already: encoded once more they would count their escapes twice.
-            size += (
-                8
-                + tokens_of(f"{call['id']}{call['function']['name']}")
-                + tokens_of(call["function"]["arguments"])
-            )
+            size += 8 + tokens_of(f"{call['id']}{call['function']['name']}") + tokens_of(call["function"]["arguments"])
     return size
 
 

@@ -49,11 +49,7 @@ def is_workflow(run: Run) -> bool:
 def led_to(chronicle: Chronicle, error: ErrorInfo | None) -> bool:
     """Whether a failed step has ended the workflow."""
     failed = [event for event in chronicle.events if isinstance(event, WorkflowStepFinished) and event.error]
-    return (
-        error is not None
-        and bool(failed)
-        and any(one.error.type == error.type for one in failed if one.error)
-    )
+    return error is not None and bool(failed) and any(one.error.type == error.type for one in failed if one.error)
 
 
 def workflows_go_as_their_files_say(world: World) -> None:
@@ -190,9 +186,7 @@ class _Redecider:
             case AgentAction():
                 begun = {one.call for one in self._seen if isinstance(one, ev.DelegateStarted)}
                 told = [one for one in self._seen if isinstance(one, ev.DelegateFinished)]
-                (report,) = (
-                    one for one in told if one.call in begun
-                )  # others come late, of an earlier attempt
+                (report,) = (one for one in told if one.call in begun)  # others come late, of an earlier attempt
                 if report.state not in (
                     "success",
                     "max_steps_error",
@@ -238,9 +232,7 @@ class _Redecider:
         action: Action = action_of(step)
         if self._answers() or any(isinstance(one, ev.ModelCalled) for one in self._seen):
             found |= {"AgentParsingError", "AgentGenerationError", "AgentToolCallError", "NoRoute"}
-        if any(
-            isinstance(one, ev.ApprovalDecided | ev.CallTimedOut | ev.AnswerChecked) for one in self._seen
-        ):
+        if any(isinstance(one, ev.ApprovalDecided | ev.CallTimedOut | ev.AnswerChecked) for one in self._seen):
             found |= {"Rejected", "Expired", "AgentToolExecutionError", "AgentError", "TimedOut"}
         if isinstance(action, WaitAction) and action.signal:
             found.add("Expired")

@@ -39,9 +39,7 @@ def every_end_has_its_reason(world: World) -> None:
             if number is None or result.output != world.scenario.plans[number].answer:
                 raise Violation("a run ends for a reason", f"{name} answers {result.output!r}")
         elif not _has_reason(world, chronicle):
-            raise Violation(
-                "a run ends for a reason", f"{name} ended with {result.state}, {result.error}, for none"
-            )
+            raise Violation("a run ends for a reason", f"{name} ended with {result.state}, {result.error}, for none")
 
 
 def _has_reason(world: World, chronicle: Chronicle) -> bool:
@@ -79,8 +77,7 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
             return isinstance(own, SolutionState) and own.misses >= solution_of(run.spec).tries
         case "Expired":
             return any(
-                isinstance(event, ev.ApprovalDecided) and event.verdict == "expired"
-                for event in chronicle.events
+                isinstance(event, ev.ApprovalDecided) and event.verdict == "expired" for event in chronicle.events
             )
         case _:
             return False
@@ -146,10 +143,6 @@ def poison_takes_nobody_along(world: World) -> None:
             refused = isinstance(event, ev.ToolAnswered) and event.error and event.error.type == "Poisoned"
             stopped = isinstance(event, BlockFinished) and event.error and event.error.type == "Poisoned"
             if stopped and not guilty:
-                raise Violation(
-                    "poison takes nobody along", f"code of {name} was refused, {deadly} is the poison"
-                )
+                raise Violation("poison takes nobody along", f"code of {name} was refused, {deadly} is the poison")
             if isinstance(event, ev.ToolAnswered) and refused and event.call != deadly:
-                raise Violation(
-                    "poison takes nobody along", f"{event.call} was refused, {deadly} is the poison"
-                )
+                raise Violation("poison takes nobody along", f"{event.call} was refused, {deadly} is the poison")

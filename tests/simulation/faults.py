@@ -68,9 +68,7 @@ class Faults:
         quiet = chance.random() < 0.05
         self.left = 0 if quiet else chance.choice((3, 8, 20, 40, 80))
         share = chance.choice((0.15, 0.35, 0.6, 0.9))
-        self._rates = {
-            kind: chance.choice(rates) if chance.random() < share else 0.0 for kind, rates in KINDS.items()
-        }
+        self._rates = {kind: chance.choice(rates) if chance.random() < share else 0.0 for kind, rates in KINDS.items()}
         profile = chance.choice(PROFILES)
         if profile and not quiet:
             self._rates |= profile

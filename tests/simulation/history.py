@@ -99,9 +99,7 @@ class History:
             case "effect" if "._trial." in message.subject:
                 self._trace.note("trial", message.seq, message.data.decode())
             case "effect":
-                record_of_effect: EffectClaim | EffectResult = decode(
-                    message.data, EffectClaim | EffectResult
-                )
+                record_of_effect: EffectClaim | EffectResult = decode(message.data, EffectClaim | EffectResult)
                 claim = record_of_effect
                 if isinstance(claim, EffectResult):
                     claim = claim.claim
@@ -170,14 +168,10 @@ def _let_go_rightly(chronicle: Chronicle, record: str, seq: int, how: str) -> No
     run = chronicle.run
     is_passed_on = record in chronicle.unsettled.values()
     if record not in run.seen and f"{record}:poisoned" not in run.seen and not is_passed_on:
-        raise Violation(
-            "a record is acked only once the journal accounts for it", f"{how} of {record} (message {seq})"
-        )
+        raise Violation("a record is acked only once the journal accounts for it", f"{how} of {record} (message {seq})")
     # Another message with the same record keeps the call alive as well.
     if run.model is not None and run.model.cause == record and not is_passed_on:
-        raise Violation(
-            "the record of a model call in flight stays un-acked", f"{how} of {record} (message {seq})"
-        )
+        raise Violation("the record of a model call in flight stays un-acked", f"{how} of {record} (message {seq})")
 
 
 def _nobody(chronicle: Chronicle, entry: Entry) -> None:

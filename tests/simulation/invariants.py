@@ -181,25 +181,19 @@ def every_record_is_accounted_for_once(world: World) -> None:
         causes = Counter(entry.cause for entry in chronicle.entries)
         twice = [cause for cause, times in causes.items() if times > 1]
         if twice:
-            raise Violation(
-                "every record is accounted for exactly once", f"{name} has {twice} more than once"
-            )
+            raise Violation("every record is accounted for exactly once", f"{name} has {twice} more than once")
         missing = [record for record in chronicle.records if record not in causes]
         if missing:
             raise Violation("every record is accounted for exactly once", f"{name} never took in {missing}")
         if chronicle.unsettled:
-            raise Violation(
-                "every record is acked in the end", f"{name}: {list(chronicle.unsettled.values())}"
-            )
+            raise Violation("every record is acked in the end", f"{name}: {list(chronicle.unsettled.values())}")
 
 
 def each_effect_happens_at_most_once(world: World) -> None:
     for call, times in world.shelf.done.items():
         asked = world.history.calls[call]
         if times > 1 and asked.tool in ONCE:
-            raise Violation(
-                "an effect happens at most once per call", f"{call} of {asked.tool}: {times} times"
-            )
+            raise Violation("an effect happens at most once per call", f"{call} of {asked.tool}: {times} times")
         kept = world.history.effects[call]
         if kept and isinstance(kept[0], EffectResult) and not CARDS[asked.tool].read_only:
             raise Violation("a revoked call is never begun", f"{call} of {asked.tool} was begun all the same")
@@ -212,8 +206,7 @@ def the_first_result_wins(world: World) -> None:
         answered = Counter(
             event.call
             for event in chronicle.events
-            if isinstance(event, ev.ToolAnswered)
-            or (isinstance(event, ev.CallTimedOut) and event.call not in late)
+            if isinstance(event, ev.ToolAnswered) or (isinstance(event, ev.CallTimedOut) and event.call not in late)
         )
         if twice := [call for call, times in answered.items() if times > 1]:
             raise Violation("the first result wins", f"{name} has several results of {twice}")
@@ -264,9 +257,7 @@ def each_report_counts_once(world: World) -> None:
             child = world.history.runs[event.call].run.result
             told = None if child is None else child.found if child.output is None else child.output
             if child is not None and (child.state, told) != (event.state, event.output):
-                raise Violation(
-                    "a child's report counts once", f"{name} took {event.call} for something else"
-                )
+                raise Violation("a child's report counts once", f"{name} took {event.call} for something else")
         _every_child_reported(world, chronicle)
         _what_it_used_is_counted(world, name, chronicle)
 
@@ -276,9 +267,7 @@ def _what_it_used_is_counted(world: World, name: str, chronicle: Chronicle) -> N
     for event in chronicle.events:
         if isinstance(event, ev.CallTimedOut) and event.call in world.history.runs:
             reported = chronicle.records.get(report_id(event.call), [])
-            counted = any(
-                isinstance(e, ev.DelegateFinished) and e.call == event.call for e in chronicle.events
-            )
+            counted = any(isinstance(e, ev.DelegateFinished) and e.call == event.call for e in chronicle.events)
             if reported and not counted and event.call not in chronicle.run.late_members:
                 raise Violation("a child's report counts once", f"{name} forgot what {event.call} has used")
 

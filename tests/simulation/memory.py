@@ -83,9 +83,7 @@ class SimMemories:
                 return {"memory": caller.call, "chunks": 1, "scope": chunks[0].scope}
             case Recall() as asked:
                 within = scopes.reading(caller, now)
-                found = await self._wire.ask(
-                    "searching", lambda: self.index.search(within, asked.k), BusUnavailable
-                )
+                found = await self._wire.ask("searching", lambda: self.index.search(within, asked.k), BusUnavailable)
                 hits = [recalled_hit(ScoredChunk(chunk, 1.0)) for chunk in found]
                 return msgspec.to_builtins(Recalled(hits=hits, degraded=False, why=""))
 

@@ -180,9 +180,7 @@ _plant("no fence", Parts(journal=Unfenced), BRANCH)
 _plant("no takeover of model calls", Parts(journaling=TakesNothingOver), HELD, WAKES, PAID)
 _plant("owed is not paid on redelivery", Parts(journaling=PaysOnce), PAID)
 _plant("timers are not set after a crash", Parts(journaling=SetsTimersOnce), PAID)
-_plant(
-    "late records are dropped on a cached state", Parts(journaling=DropsLateRecords), ACKED, HELD, WAKES, PAID
-)
+_plant("late records are dropped on a cached state", Parts(journaling=DropsLateRecords), ACKED, HELD, WAKES, PAID)
 _plant("a record is accounted for again", Parts(journaling=AccountsTwice), ONCE, HELD, WAKES, PAID)
 _plant(
     "an entry on its way counts as arrived",
@@ -204,9 +202,7 @@ _plant(
     ONCE,
 )
 _plant("replies are mixed", Parts(code_runner=code.MixesReplies), SAYS, GOES_ON, NO_DIVERGENCE)
-_plant(
-    "a replay reads the clock anew", Parts(code_runner=code.ReadsTheClockAnew), SAYS, GOES_ON, NO_DIVERGENCE
-)
+_plant("a replay reads the clock anew", Parts(code_runner=code.ReadsTheClockAnew), SAYS, GOES_ON, NO_DIVERGENCE)
 _plant(
     "interpreters are shared between runs",
     Parts(warm_pool=code.SharesInterpreters, code_runner=code.RunsOnWhatIsWarm),

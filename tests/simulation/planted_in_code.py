@@ -32,9 +32,7 @@ class TakesAnyAnswer(Journaling):
             if record.exchange == len(code.exchanges):
                 raise _AsItShould
             taken = replace(record, exchange=len(code.exchanges))
-            return NewEntry(
-                taken, cause=record.id if record.id not in held.run.seen else f"{record.id}:again"
-            )
+            return NewEntry(taken, cause=record.id if record.id not in held.run.seen else f"{record.id}:again")
 
         try:
             return await self.add_entry(record.id, record.tree, record.run, decide)
@@ -61,9 +59,7 @@ class ReadsTheClockAnew(CodeRunner):
     """Does not tell a replay what time it was."""
 
     async def answer(self, call: CodeCall) -> CodeAnswer | None:
-        return await super().answer(
-            replace(call, exchanges=[replace(one, clock=[]) for one in call.exchanges])
-        )
+        return await super().answer(replace(call, exchanges=[replace(one, clock=[]) for one in call.exchanges]))
 
 
 class SharesInterpreters(WarmPool):

@@ -75,9 +75,7 @@ class ShowsEverything(Runner):
 
 
 class _WithoutSummary(ModelCalls):
-    async def make(
-        self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
-    ) -> ModelOutcome | None:
+    async def make(self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm) -> ModelOutcome | None:
         if command.purpose == "act":
             request = Transcript(self.prompts).request(replace(run, summary=None), "act")  # type: ignore[attr-defined]
         return await super().make(run, command, request, confirm)

@@ -60,9 +60,7 @@ class SimDelivery:
 class SimQueue:
     """consumer.Subscriber: a task per delivery, each in its turn. The queues of a process share its limiter."""
 
-    def __init__(
-        self, loop: Loop, wire: Wire, consumer: Consumer, handler: Handler, limiter: FairLimiter
-    ) -> None:
+    def __init__(self, loop: Loop, wire: Wire, consumer: Consumer, handler: Handler, limiter: FairLimiter) -> None:
         self.process: Process = wire.process
         self._loop, self._wire, self._consumer, self._handler = loop, wire, consumer, handler
         self._limiter = limiter

@@ -89,11 +89,7 @@ def what_is_recalled_is_one_answer(world: World) -> None:
 def _is_one_answer(chronicle: Chronicle, event: ev.MemoryRecalled) -> None:
     sent = [one for one in chronicle.records[result_id(event.call)] if isinstance(one, ToolResult)]
     if event.error is not None:
-        if (
-            not sent
-            or any(one.error == event.error for one in sent)
-            or "did not answer" in event.error.message
-        ):
+        if not sent or any(one.error == event.error for one in sent) or "did not answer" in event.error.message:
             return
         raise Violation(RECALLED, f"{event.call} failed by {event.error}, which nobody said")
     known = [_about(one) for one in event.memories]

@@ -80,9 +80,7 @@ class Scenario:
         self.replicas = {name: chance.choice((1, 2, 2, 3)) for name in self.specs}
         self.executors = chance.choice((1, 2, 2))
         self.credit = chance.choice((1, 2, 4, 8))
-        self.sandboxes = (
-            chance.choice((1, 2, 2, 3)) if any(s.kind == "code" for s in self.specs.values()) else 0
-        )
+        self.sandboxes = chance.choice((1, 2, 2, 3)) if any(s.kind == "code" for s in self.specs.values()) else 0
         remembers = any(spec.memory != MemorySpec() for spec in self.specs.values())
         self.memories = more.choice((1, 2)) if remembers else 0
         """Processes of the memory service."""
@@ -209,8 +207,6 @@ def _budget(chance: random.Random) -> Budget:
 
 def _offer(spec: AgentSpec, specs: dict[str, AgentSpec]) -> Toolset:
     members = {
-        name: AgentCard(name=name, description=specs[name].description)
-        for name in spec.team
-        if isinstance(name, str)
+        name: AgentCard(name=name, description=specs[name].description) for name in spec.team if isinstance(name, str)
     }
     return Toolset(tools={name: CARDS[name] for name in spec.tools}, members=members)

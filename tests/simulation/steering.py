@@ -131,9 +131,7 @@ def words_are_taken_in_order(world: World) -> None:
     it; a cancel may overtake the others. A record that was stored twice has two places in that order. A gateway accepts
     no message to a run whose task is not stored."""
     for name, chronicle in world.history.runs.items():
-        stored = [
-            copies for copies in chronicle.records.values() if isinstance(copies[0], Task | PersonsRecord)
-        ]
+        stored = [copies for copies in chronicle.records.values() if isinstance(copies[0], Task | PersonsRecord)]
         if any(len(copies) > 1 for copies in stored):
             continue
         began = [isinstance(one, Task) for one, *_ in stored]

@@ -44,9 +44,7 @@ def test_a_replay_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> N
     assert output.rstrip().endswith("every promise held")
 
 
-def test_the_command_counts_what_it_did(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_counts_what_it_did(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["simulation", "--seeds", "12", "--jobs", "1"])
     assert main() == 0
     assert capsys.readouterr().out.startswith("12 seeds, ")

@@ -23,8 +23,7 @@ def holds(seed: int) -> dict[str, int]:
     """How often what happened in it."""
     outcome, world = play(seed)
     assert outcome.failure is None, (
-        f"seed {seed}: {outcome.failure}\n{world.trace.text(LAST_EVENTS)}\n"
-        f"replay it: make simulate SEED={seed}"
+        f"seed {seed}: {outcome.failure}\n{world.trace.text(LAST_EVENTS)}\nreplay it: make simulate SEED={seed}"
     )
     return outcome.counts
 

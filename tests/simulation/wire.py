@@ -76,9 +76,7 @@ class Wire:
         if (self.process.alive or self._chance.random() < 0.5) and not self._ways.server.is_down:
             operation()
 
-    def _execute(
-        self, answer: asyncio.Future[T], doing: str, operation: Callable[[], T], silence: Silence
-    ) -> None:
+    def _execute(self, answer: asyncio.Future[T], doing: str, operation: Callable[[], T], silence: Silence) -> None:
         if not self.process.alive and self._chance.random() < 0.5:
             return
         if self._ways.server.is_down:
@@ -86,9 +84,7 @@ class Wire:
             self._go_silent(answer, doing, BusUnavailable, soon=True)
             return
         if silence is OutcomeUnknown and self._faults.happens("full"):
-            self._loop.at(
-                self._ways.latency(), self._answer, answer, None, BusFull(doing, "full"), doing, silence
-            )
+            self._loop.at(self._ways.latency(), self._answer, answer, None, BusFull(doing, "full"), doing, silence)
             return
         try:
             result: T | None = operation()
@@ -111,9 +107,7 @@ class Wire:
             else:
                 answer.set_result(result)
 
-    def _go_silent(
-        self, answer: asyncio.Future[Any], doing: str, silence: Silence, *, soon: bool = False
-    ) -> None:
+    def _go_silent(self, answer: asyncio.Future[Any], doing: str, silence: Silence, *, soon: bool = False) -> None:
         delay = self._chance.random() * 0.1 if soon else ANSWER_WITHIN
         self._loop.at(delay, self._no_answer, answer, doing, silence)
 

@@ -124,9 +124,7 @@ def start_agent(world: World, process: Process, name: str, number: int) -> Live:
         runner.journaling.revision = revision_of(number)
         lag = random.Random(process.name).uniform(0.0, 3.0)
         runner.journaling.revisions = queue_of(sharing, runner.journaling.revision, world.loop, lag)
-        ports.journal.before_append = functools.partial(
-            check_writer, world.history, runner.journaling.revision
-        )
+        ports.journal.before_append = functools.partial(check_writer, world.history, runner.journaling.revision)
         receivers.append(slot_receiver(name, REVISIONS.index(runner.journaling.revision) + 1))
     queues = [
         SimQueue(world.loop, ports.wire, stream.consumer("in", receiver), inbox.handle, limiter)
@@ -142,9 +140,7 @@ def start_executor(world: World, process: Process) -> Live:
     peers = SimPeers(world, ports.wire)
     in_hand = world.parts.in_hand(process.name, ports.effects, peers)
     peers.answer(in_hand.has)
-    executor = world.parts.executor(
-        ports.effects, ports.bus, ports.blobs, in_hand, ports.quarantine, ports.clock
-    )
+    executor = world.parts.executor(ports.effects, ports.bus, ports.blobs, in_hand, ports.quarantine, ports.clock)
     limiter, queues = FairLimiter(world.scenario.credit), []
     for name, one in (TOOLS | CHECKS if world.scenario.checks else TOOLS).items():
         own = FairLimiter(world.scenario.credit, queues=world.scenario.shards, within=limiter)

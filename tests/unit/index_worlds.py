@@ -286,11 +286,7 @@ async def check_place(database: Database, held: list[Message]) -> None:
         assert run not in found.runs or found.runs[run][1] >= row[1] or floors[row[0]] >= row[1], (run, place)
     for table in ("calls", "blobs", "labels", "texts"):
         for key, row in getattr(least, table).items():
-            is_newer = (
-                found.trees[row[0]][1] > least.trees.get(row[0], (0, 0))[1]
-                if row[0] in found.trees
-                else False
-            )
+            is_newer = found.trees[row[0]][1] > least.trees.get(row[0], (0, 0))[1] if row[0] in found.trees else False
             assert key in getattr(found, table) or is_newer, (table, key, place)
 
 
@@ -298,12 +294,7 @@ def check_same(found: Rows, wanted: Rows, held: list[Message]) -> None:
     """Check that an index has what one gateway alone would have. A file that came between an erasure and the run's next
     beginning may count or not: files have their own reader."""
     read = [one.read for one in held if one.read is not None and one.read.is_file]
-    files = {
-        f"{one.tree}/{blob}"
-        for one in read
-        for blob in one.refs
-        if one.seq > found.trees.get(one.tree, (0,))[0]
-    }
+    files = {f"{one.tree}/{blob}" for one in read for blob in one.refs if one.seq > found.trees.get(one.tree, (0,))[0]}
     assert found.blobs.keys() >= wanted.blobs.keys()
     assert found.blobs.keys() - wanted.blobs.keys() <= files
     assert found._replace(blobs={}) == wanted._replace(blobs={})

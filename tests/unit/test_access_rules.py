@@ -14,9 +14,7 @@ UNRECORDED = {"POST /v1/runs"}
 
 def test_every_change_is_recorded() -> None:
     changes = {
-        f"{rule.method} {rule.path}"
-        for rule in RULES
-        if rule.method != "GET" and rule.right not in ("public", "read")
+        f"{rule.method} {rule.path}" for rule in RULES if rule.method != "GET" and rule.right not in ("public", "read")
     }
     # Messages of MCP may steer runs; the door leaves out those that do not.
     changes.add("POST /mcp")

@@ -62,13 +62,10 @@ class Stage:
             self.log.append((agent, [name for name, _ in calls], observations))
             ids = [f"{len(messages)}_{index}" for index in range(len(calls))]
             functions = [{"name": n, "arguments": json.dumps(a)} for n, a in calls]
-            written = [
-                {"id": i, "type": "function", "function": f} for i, f in zip(ids, functions, strict=True)
-            ]
+            written = [{"id": i, "type": "function", "function": f} for i, f in zip(ids, functions, strict=True)]
             messages.append({"role": "assistant", "content": reply.get("content"), "tool_calls": written})
             messages += [
-                {"role": "tool", "tool_call_id": i, "content": o}
-                for i, o in zip(ids, observations, strict=True)
+                {"role": "tool", "tool_call_id": i, "content": o} for i, o in zip(ids, observations, strict=True)
             ]
         raise AssertionError(f"{agent} does not come to an end")
 
@@ -92,9 +89,7 @@ class Stage:
                 print(f"{type(error).__name__}: {error}", file=printed)
             self.log.append((spec.name, ["code"], [printed.getvalue()]))
             if given:
-                assert all(
-                    why_untrue(check, {"answer": given[0], "task": task}) is None for check in spec.checks
-                )
+                assert all(why_untrue(check, {"answer": given[0], "task": task}) is None for check in spec.checks)
                 return given[0]
             observed = f"Observation:\nExecution logs:\n{printed.getvalue()}"
             messages += [{"role": "assistant", "content": content}, {"role": "user", "content": observed}]
@@ -148,9 +143,7 @@ def test_the_demo_ends_in_a_right_answer() -> None:
     assert verdicts(answer) == [True] * 7
     assert "confirmed by 2 of 2 documents" in answer
     assert len(answer.split()) <= 150
-    assert ("manager", ["analyst", "researcher", "statistician"]) in [
-        (agent, calls) for agent, calls, _ in stage.log
-    ]
+    assert ("manager", ["analyst", "researcher", "statistician"]) in [(agent, calls) for agent, calls, _ in stage.log]
     assert ("researcher", ["checker"]) in [(agent, calls) for agent, calls, _ in stage.log]
 
 
@@ -209,9 +202,7 @@ def test_other_data_give_another_answer(tmp_path: Path, monkeypatch: pytest.Monk
     assert "Tables and documents disagree" in answer
 
 
-def test_a_find_in_one_document_only_is_partly_confirmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_find_in_one_document_only_is_partly_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(TEAM / "documents", tmp_path / "documents")
     care = tmp_path / "documents" / "sample-care.md"
     care.write_text(care.read_text().replace("74220", "74001"))
@@ -220,9 +211,7 @@ def test_a_find_in_one_document_only_is_partly_confirmed(
     assert "partly confirmed by 1 of 2 documents" in stage.play("manager", DEMO["demo"]["task"])
 
 
-def test_a_member_without_result_says_so_and_the_manager_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_without_result_says_so_and_the_manager_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     use(monkeypatch, stage, "search_documents", tmp_path)
     answer = stage.play("manager", DEMO["demo"]["task"])

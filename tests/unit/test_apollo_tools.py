@@ -108,9 +108,7 @@ def test_rows_are_filtered_and_sorted_by_value_not_by_letters() -> None:
     assert everything[-1] == {"mission": "Apollo 13"}  # no value: last, whichever way
     by_time = select_rows("evas", ["mission", "eva"], None, "duration", True, 1)
     assert by_time == [{"mission": "Apollo 17", "eva": "2"}]
-    assert select_rows("missions", ["crew"], {"landing_site": "fra mauro"}) == [
-        {"crew": "Shepard; Roosa; Mitchell"}
-    ]
+    assert select_rows("missions", ["crew"], {"landing_site": "fra mauro"}) == [{"crew": "Shepard; Roosa; Mitchell"}]
 
 
 def test_tables_are_described() -> None:
@@ -194,9 +192,7 @@ def test_a_document_is_read_whole() -> None:
     document = DOCUMENTS["read_document"]("sample-care")
     text = (TEAM / "documents" / "sample-care.md").read_text()
     assert f"# {document['title']} {document['text']}".split() == text.split()
-    with pytest.raises(
-        ValueError, match="no document 'sample-car'; documents are apollo-11-sea-of-tranquility, "
-    ):
+    with pytest.raises(ValueError, match="no document 'sample-car'; documents are apollo-11-sea-of-tranquility, "):
         DOCUMENTS["read_document"]("sample-car")
 
 

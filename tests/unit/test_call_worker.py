@@ -17,9 +17,7 @@ from unit.loop.memory_world import MemoryWorld
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
 
-CALL = ToolCall(
-    id="r1_1_0", tree="r1", run="r1", at=1.0, agent="boss", tool="recall", arguments={"query": "x"}
-)
+CALL = ToolCall(id="r1_1_0", tree="r1", run="r1", at=1.0, agent="boss", tool="recall", arguments={"query": "x"})
 SUBJECT = "cadre.call.0.recall.boss.r1.r1_1_0"
 
 

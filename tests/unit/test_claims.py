@@ -103,9 +103,7 @@ class Process:
             )
         self.effects.effect = Effect(claim, 1, result)
 
-    async def handle(
-        self, subject: str = SUBJECT, deliveries: int = 1, *, retried: bool = False
-    ) -> list[object]:
+    async def handle(self, subject: str = SUBJECT, deliveries: int = 1, *, retried: bool = False) -> list[object]:
         delivered = Delivered(deliveries, encode(CALL), subject)
         delivered.retried = retried
         await self.executor.handle(self.tool, delivered)

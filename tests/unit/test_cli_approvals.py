@@ -107,9 +107,7 @@ ACCEPTED = accepted(RUN, 1, "refund it", "clerk")
 REQUESTED = (
     RUN,
     2.0,
-    ev.ApprovalRequested(
-        call=CALL, name="refund", kind="tool", arguments={"amount": 500}, reason="when: amount > 100"
-    ),
+    ev.ApprovalRequested(call=CALL, name="refund", kind="tool", arguments={"amount": 500}, reason="when: amount > 100"),
 )
 CALLED = (RUN, 3.0, ev.ToolCalled(call=CALL, tool="refund", arguments={"amount": 500}))
 NOTE = (RUN, 3.0, ev.ToolCalled(call=CALL, tool="note", arguments={"text": "no"}))
@@ -144,9 +142,7 @@ def test_a_corrected_call_is_drawn_as_it_is_made() -> None:
 
 
 def test_a_rejected_call_has_failed_and_the_other_one_waits() -> None:
-    other = ev.ApprovalRequested(
-        call="r_1_1", name="refund", kind="tool", arguments={"amount": 700}, reason=""
-    )
+    other = ev.ApprovalRequested(call="r_1_1", name="refund", kind="tool", arguments={"amount": 700}, reason="")
     sent = Sent(ACCEPTED, REQUESTED, (RUN, 2.0, other), decided("rejected", feedback="no"))
     assert (sent.call(CALL).state, sent.call("r_1_1").state) == ("failed", "held")
     assert sent.run(RUN).state == "waiting"

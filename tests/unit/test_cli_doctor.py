@@ -37,9 +37,7 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def findings(
-    monkeypatch: pytest.MonkeyPatch, url: str, key: str = "right", name: str = "m-1"
-) -> list[Finding]:
+def findings(monkeypatch: pytest.MonkeyPatch, url: str, key: str = "right", name: str = "m-1") -> list[Finding]:
     for variable, value in (("CADRE_MODEL_URL", url), ("CADRE_MODEL_KEY", key), ("CADRE_MODEL", name)):
         monkeypatch.setenv(variable, value)
     return list(model())

@@ -211,9 +211,7 @@ def test_last_of_no_runs(gateway: Gateway) -> None:
     assert cadre("show", "@last").exit_code == ExitCode.NOT_FOUND
 
 
-def test_a_defect_shows_its_traceback_only_when_asked(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_shows_its_traceback_only_when_asked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway.answer("GET /v1/runs", {"unexpected": True})
     quiet = cadre("runs")
     assert quiet.exit_code == ExitCode.FAILED

@@ -16,9 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def without(modules: list[str], *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """`cadre …` in an installation that lacks these modules."""
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({modules!r})); from cadre.cli.main import main; main()"
-    )
+    code = f"import sys; sys.modules.update(dict.fromkeys({modules!r})); from cadre.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=folder,
@@ -40,9 +38,7 @@ def without(modules: list[str], *words: str, folder: Path) -> subprocess.Complet
         (["sandbox"], ["cloudpickle"], "pip install 'cadre-agents[sandbox]'"),
     ],
 )
-def test_a_missing_package_is_one_line(
-    tmp_path: Path, words: list[str], modules: list[str], command: str
-) -> None:
+def test_a_missing_package_is_one_line(tmp_path: Path, words: list[str], modules: list[str], command: str) -> None:
     done = without(modules, *words, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     (line,) = done.stderr.splitlines()

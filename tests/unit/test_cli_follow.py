@@ -50,9 +50,7 @@ async def read(found: httpx2.AsyncClient, patience: float = 5.0) -> list[Event]:
 
 
 async def test_it_ends_with_the_end() -> None:
-    found, _ = client(
-        ("retry: 1000\n\n: ping\n\n" + frame("a", 1, 7) + frame("end", 2) + frame("b", 3), True)
-    )
+    found, _ = client(("retry: 1000\n\n: ping\n\n" + frame("a", 1, 7) + frame("end", 2) + frame("b", 3), True))
     assert [event.type for event in await read(found)] == ["a", "end"]
 
 

@@ -73,9 +73,7 @@ def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("kind", "name"), [("agent", "a b"), ("team", "../x"), ("tool", "count-words"), ("tool", "class")]
 )
-def test_a_name_that_is_none_is_refused(
-    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_is_none_is_refused(kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = cadre("new", kind, name)
     assert done.exit_code == 2
@@ -95,9 +93,7 @@ def test_every_shipped_team_is_a_template(tmp_path: Path, monkeypatch: pytest.Mo
         team = read_team(tmp_path / f"my-{template}")
         assert (team.name, team.demo is not None) == (f"my-{template}", True)
         written = {path: path.read_text() for path in team.folder.rglob("*.md")}
-        assert [
-            path for path, text in written.items() if f"teams/{template}" in text or "](../" in text
-        ] == []
+        assert [path for path, text in written.items() if f"teams/{template}" in text or "](../" in text] == []
 
 
 def test_a_shipped_team_s_program_speaks_through_the_client() -> None:

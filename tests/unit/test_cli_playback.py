@@ -119,9 +119,7 @@ def test_runs_below_are_played_where_they_were_called() -> None:
 def test_thought_and_code_are_told_apart(content: str, code: str, thought: str | None) -> None:
     run = {
         **RUN,
-        "memory": [
-            {"type": "action", "number": 1, "content": content, "own": {"kind": "code", "code": code}}
-        ],
+        "memory": [{"type": "action", "number": 1, "content": content, "own": {"kind": "code", "code": code}}],
     }
     text = "\n".join(playback(run))
     before_code = text.split("  code\n", maxsplit=1)[0]

@@ -29,9 +29,7 @@ BOSS = AgentSpec(name="boss", description="Has things ordered.", team=["clerk"])
 
 def kept(folder: Path, *, run: str, delegates: bool) -> bytes:
     """A run of the boss that has ended, with one of the clerk below it or without."""
-    boss = SimulatedRun(
-        BOSS, Toolset(members={"clerk": AgentCard(name="clerk", description="Orders.")}), run=run
-    )
+    boss = SimulatedRun(BOSS, Toolset(members={"clerk": AgentCard(name="clerk", description="Orders.")}), run=run)
     boss.begin("Have a lamp ordered.")
     clerk = SimulatedRun(CLERK, Toolset({"order": ORDER}), run=f"{run}_1_0")
     if delegates:

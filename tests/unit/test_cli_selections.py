@@ -68,9 +68,7 @@ def test_the_runs_below_one_and_the_time_of_statistics_are_asked_for_as_over_htt
     ("reference", "sent"),
     [("@last", RUN), (RUN[:5], RUN), (RUN[:5] + "_1_0", RUN + "_1_0"), (RUN, RUN), (ERASED, ERASED)],
 )
-def test_the_run_whose_memories_are_meant_is_named_as_everywhere(
-    gateway: Gateway, reference: str, sent: str
-) -> None:
+def test_the_run_whose_memories_are_meant_is_named_as_everywhere(gateway: Gateway, reference: str, sent: str) -> None:
     """A whole id of an erased run stands for itself: what was kept for others may still name it."""
     result = cadre("memory", "forget", "--run", reference, "--yes")
     assert (result.exit_code, result.stdout) == (ExitCode.OK, "forgotten: 0, left: 0\n")

@@ -30,9 +30,7 @@ def _once(code: str) -> float:
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_it_starts_in_little_more_time_than_click(option: str) -> None:
     floor = cpu_seconds("import click, importlib.metadata")
-    taken = cpu_seconds(
-        f"import sys; sys.argv = ['cadre', {option!r}]; from cadre.cli.main import main; main()"
-    )
+    taken = cpu_seconds(f"import sys; sys.argv = ['cadre', {option!r}]; from cadre.cli.main import main; main()")
     assert taken < 4 * floor + 0.1
 
 

@@ -35,9 +35,7 @@ class Watched:
         async def ready() -> str | None:
             return lack
 
-        service = ProcessSpec(
-            "thing", [sys.executable, "-c", code], dict(os.environ), ready, folder / "thing.log"
-        )
+        service = ProcessSpec("thing", [sys.executable, "-c", code], dict(os.environ), ready, folder / "thing.log")
         self.child = ManagedProcess(service, self._on_line, self._on_start)
 
     def _on_line(self, name: str, line: str) -> None:
@@ -75,9 +73,7 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     assert holds("\n".join(watched.lines), "SIGKILL", "0.2")
 
 
-async def test_a_child_that_always_dies_at_once_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_child_that_always_dies_at_once_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "_MAX_PAUSE_SECONDS", 0.1)
     watched = Watched(tmp_path, "import sys; sys.exit('the port is taken')")
     with pytest.raises(
@@ -88,14 +84,10 @@ async def test_a_child_that_always_dies_at_once_is_given_up(
     assert watched.starts == MAX_QUICK_DEATHS
 
 
-async def test_a_child_that_was_ready_is_never_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_child_that_was_ready_is_never_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that kills its service at every call must not end the team."""
     monkeypatch.setattr(supervise, "_MAX_PAUSE_SECONDS", 0.1)
-    watched = Watched(
-        tmp_path, "import os, signal; print('up', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
-    )
+    watched = Watched(tmp_path, "import os, signal; print('up', flush=True); os.kill(os.getpid(), signal.SIGSEGV)")
     life = asyncio.create_task(watched.child.keep_alive())
     await until_ready([watched.child], 20)
     await watched.until("up", times=MAX_QUICK_DEATHS + 1)
@@ -127,9 +119,7 @@ async def test_what_a_dead_child_left_behind_neither_hides_its_death_nor_keeps_i
     assert watched.starts == 2
 
 
-async def test_a_child_that_hangs_is_killed_and_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_child_that_hangs_is_killed_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "LIVENESS_PERIOD_SECONDS", 0.1)
     watched = Watched(tmp_path, FOREVER)
 
@@ -186,9 +176,7 @@ async def test_who_was_ready_once_is_not_asked_again(tmp_path: Path) -> None:
         return None if asked["slow"] > 3 else "starting"
 
     children = [
-        ManagedProcess(
-            ProcessSpec(name, [], {}, ready, tmp_path / name), lambda name, line: None, lambda: None
-        )
+        ManagedProcess(ProcessSpec(name, [], {}, ready, tmp_path / name), lambda name, line: None, lambda: None)
         for name, ready in (("quick", quick), ("slow", slow))
     ]
     await until_ready(children, 20, lambda name, line: lines.append(line))
@@ -275,7 +263,5 @@ def test_the_file_of_a_stack_that_was_killed_is_not_believed(tmp_path: Path) -> 
 def test_a_port_in_use_is_named_with_its_option() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            CommandFailed, match=rf"^port {port} for the gateway .* choose another with --port"
-        ):
+        with pytest.raises(CommandFailed, match=rf"^port {port} for the gateway .* choose another with --port"):
             free_port(port, "the gateway", "--port")

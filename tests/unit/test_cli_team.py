@@ -137,8 +137,6 @@ def test_broken_yaml(folder: Path) -> None:
 
 def test_an_agents_file_names_the_command_for_it(tmp_path: Path) -> None:
     file = tmp_path / "helper.yaml"
-    file.write_text(
-        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: helper}\nspec: {description: Helps.}\n"
-    )
+    file.write_text("apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: helper}\nspec: {description: Helps.}\n")
     with pytest.raises(SpecError, match=f"is an agent: start it with `cadre agent {file}`"):
         read_team(file)

@@ -48,9 +48,7 @@ def team(tmp_path: Path) -> Path:
     """A team, and in its folder `kept` a run of its clerk."""
     for name, text in (("shop.py", TOOLS), ("clerk.yaml", CLERK), ("team.yaml", TEAM)):
         (tmp_path / name).write_text(text)
-    sim = SimulatedRun(
-        AgentSpec(name="clerk", description="Tells prices.", tools=["price"]), Toolset({"price": PRICE})
-    )
+    sim = SimulatedRun(AgentSpec(name="clerk", description="Tells prices.", tools=["price"]), Toolset({"price": PRICE}))
     sim.begin("What is a lamp?")
     sim.say(call("price", article="lamp"))
     sim.arrive(result("r1_1_0", 20.0, tool="price"))
@@ -111,9 +109,7 @@ def test_the_data_folder_of_a_team_is_no_exported_run(team: Path) -> None:
     (team / ".cadre").mkdir()
     (team / "kept" / "lamp.cadre").rename(team / "lamp.cadre")
     done = CliRunner().invoke(group, ["test", str(team), "--team", str(team)])
-    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "1 kept, 1 decided as before, 0 not"), (
-        done.output
-    )
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "1 kept, 1 decided as before, 0 not"), done.output
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,7 @@ def test_a_failed_tool_call_shows_its_error() -> None:
 
 def test_a_refused_call_is_failed_from_the_start() -> None:
     error = ErrorInfo("not-found", "unknown")
-    row = Sent(BEGUN, ASKED, (ROOT, 993, ev.CallRefused(call="r_1_0", name="nope", error=error))).call(
-        "r_1_0"
-    )
+    row = Sent(BEGUN, ASKED, (ROOT, 993, ev.CallRefused(call="r_1_0", name="nope", error=error))).call("r_1_0")
     assert (row.state, row.error) == ("failed", f"{error.type}: unknown")
 
 
@@ -164,9 +162,7 @@ def test_other_events_and_the_end_change_nothing() -> None:
 
 
 def test_long_histories_are_cut_to_the_latest_calls() -> None:
-    calls = [
-        (ROOT, 991.0, ev.ToolCalled(call=f"r_{i}_0", tool=f"tool{i}", arguments={})) for i in range(1, 10)
-    ]
+    calls = [(ROOT, 991.0, ev.ToolCalled(call=f"r_{i}_0", tool=f"tool{i}", arguments={})) for i in range(1, 10)]
     done = [(ROOT, 992.0, ev.ToolAnswered(call=f"r_{i}_0", tool=f"tool{i}", output=i)) for i in range(1, 10)]
     text = Sent(BEGUN, *calls, *done).drawn()
     assert "… 3 earlier" in text

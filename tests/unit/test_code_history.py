@@ -75,9 +75,7 @@ async def test_what_was_left_out_is_found_again(count: int) -> None:
     assert await with_whole_history(decode(encode(short), CodeCall), blobs) == call
 
 
-@pytest.mark.parametrize(
-    ("size", "in_a_piece"), [(10, PIECE_EXCHANGES), (PIECE_BYTES // 4, 4), (PIECE_BYTES, 1)]
-)
+@pytest.mark.parametrize(("size", "in_a_piece"), [(10, PIECE_EXCHANGES), (PIECE_BYTES // 4, 4), (PIECE_BYTES, 1)])
 async def test_a_piece_is_full_by_its_exchanges_or_its_bytes(size: int, in_a_piece: int) -> None:
     past = exchanges(2 * in_a_piece + 1, size)
     place, pieces = cut_history("b", BlockHistory(0, None, past[:-1]))

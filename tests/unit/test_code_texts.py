@@ -217,9 +217,7 @@ kinds = st.sampled_from(["string", "integer", "number", "boolean", "null", "any"
 schemas = st.recursive(
     st.one_of(
         st.builds(lambda kind: {"type": kind}, kinds),
-        st.builds(
-            lambda values: {"enum": values}, st.lists(st.none() | st.text() | st.integers() | st.floats())
-        ),
+        st.builds(lambda values: {"enum": values}, st.lists(st.none() | st.text() | st.integers() | st.floats())),
         st.builds(lambda name: {"$ref": f"#/$defs/{name}"}, st.sampled_from("ABC")),
         st.booleans(),
     ),
@@ -240,9 +238,7 @@ values = st.recursive(
 
 @settings(max_examples=150)
 @given(
-    properties=st.dictionaries(
-        st.text(max_size=4) | st.sampled_from(["from", "ﬁ", "a-b"]), schemas, max_size=4
-    ),
+    properties=st.dictionaries(st.text(max_size=4) | st.sampled_from(["from", "ﬁ", "a-b"]), schemas, max_size=4),
     definitions=st.dictionaries(st.sampled_from("ABC"), schemas),
     defaults=st.lists(values, max_size=4),
     required=st.booleans(),

@@ -40,9 +40,9 @@ def test_content_goes_into_the_page_as_text_only() -> None:
     modules = {path: asset.data.decode() for path, asset in load_assets().items() if path.endswith(".js")}
     assert len(modules) > 10
     for path, text in modules.items():
-        assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text
-        ), path
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text), (
+            path
+        )
 
 
 def test_numbers_pass_through_the_reader_that_keeps_their_digits() -> None:
@@ -87,8 +87,7 @@ def test_its_drawing_of_a_workflow_has_the_ways_that_the_workflow_takes() -> Non
         "over": {"end": "done", "on_error": "x"},
     }
     expected = {
-        name: [list(edge) for edge in all_edges(msgspec.convert(step, WorkflowStep))]
-        for name, step in steps.items()
+        name: [list(edge) for edge in all_edges(msgspec.convert(step, WorkflowStep))] for name, step in steps.items()
     }
     assert sum(map(len, expected.values())) > 20
     module = ROOT / "services" / "cadre_gateway" / "console" / "web" / "state" / "workflow.js"

@@ -133,9 +133,7 @@ def test_every_contract_has_a_violation_here() -> None:
         for file, line in plants
     ],
 )
-def test_a_violation_breaks_its_contract(
-    reported: dict[str, str], contract: str, file: str, line: str
-) -> None:
+def test_a_violation_breaks_its_contract(reported: dict[str, str], contract: str, file: str, line: str) -> None:
     module = ".".join(Path(file).with_suffix("").parts[1:])
     named = line.removeprefix("import ")
     if "without_a_place" in file:

@@ -24,9 +24,7 @@ from unit.loop.workers import says
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
 
-PLACE = frozenset(
-    {"v", "type", "id", "tree", "run", "call", "tool", "child", "agent", "block", "exchange", "name"}
-)
+PLACE = frozenset({"v", "type", "id", "tree", "run", "call", "tool", "child", "agent", "block", "exchange", "name"})
 """Fields that say which answer it is: one of another call is no answer to this one, and `v` of a newer version is left
 to whoever reads that."""
 

@@ -103,9 +103,7 @@ def test_the_sandbox_is_ordinary_bounded_and_alone_with_the_bus() -> None:
 
 
 def test_only_the_memory_service_reaches_qdrant() -> None:
-    there = {
-        name for name, service in COMPOSE["services"].items() if "vectors" in service.get("networks", [])
-    }
+    there = {name for name, service in COMPOSE["services"].items() if "vectors" in service.get("networks", [])}
     assert there == {"memory", "qdrant"}
 
 
@@ -135,9 +133,7 @@ def test_nothing_is_published_beyond_this_machine() -> None:
 def test_the_image_copies_what_exists_and_what_its_context_lets_through() -> None:
     text = (ROOT / "deploy" / "Dockerfile").read_text()
     copied = {
-        source
-        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE)
-        for source in line.split()
+        source for line in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE) for source in line.split()
     }
     allowed = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
     assert copied
@@ -148,9 +144,7 @@ def test_the_image_copies_what_exists_and_what_its_context_lets_through() -> Non
 
 def test_the_image_is_made_as_hadolint_would_have_it() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
-    found = subprocess.run(
-        [str(hadolint), "deploy/Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    found = subprocess.run([str(hadolint), "deploy/Dockerfile"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
 
 

@@ -52,12 +52,8 @@ def test_the_commands_of_a_page_are_there(page: Path) -> None:
         except LookupError as error:
             wrong.append(f"cadre {text}: {error}")
             continue
-        known = {
-            name for one in (command, group) for p in one.params for name in [*p.opts, *p.secondary_opts]
-        }
-        wrong += [
-            f"cadre {text}: no option {one}" for one in OPTION.findall(text) if one not in {*known, "--help"}
-        ]
+        known = {name for one in (command, group) for p in one.params for name in [*p.opts, *p.secondary_opts]}
+        wrong += [f"cadre {text}: no option {one}" for one in OPTION.findall(text) if one not in {*known, "--help"}]
     assert not wrong, "\n".join(wrong)
 
 

@@ -383,9 +383,7 @@ def test_how_an_answer_ended(reason: str, outcome: Any) -> None:
     if isinstance(outcome, type):
         with pytest.raises(outcome) as caught:
             ended_answer(URL, reply, ["clock"])
-        assert getattr(caught.value, "too_long", False) == (
-            reason in ("model_context_window_exceeded", "ERROR_LIMIT")
-        )
+        assert getattr(caught.value, "too_long", False) == (reason in ("model_context_window_exceeded", "ERROR_LIMIT"))
         return
     ended = ended_answer(URL, reply, ["clock"])
     if outcome == "invalid-call":

@@ -12,9 +12,7 @@ from cadre.errors import SpecError
 from cadre_gateway.automation.evaluator import EvaluationEnded, Evaluator
 
 NOW = 1_772_323_200.0
-TRIGGER = TriggerSpec(
-    name="t", agent="clerk", subject="orders", task="{{ payload.item | upper }} {{ subject }}"
-)
+TRIGGER = TriggerSpec(name="t", agent="clerk", subject="orders", task="{{ payload.item | upper }} {{ subject }}")
 
 
 async def test_it_decides_and_renders_as_this_process_would() -> None:

@@ -136,9 +136,7 @@ async def test_the_end_is_not_lost_where_a_replica_lags_and_the_index_is_late(
     tail, history = Tail(), History(1, 2, END)
     history.lag, tail.told = 2, END
     async with asyncio.timeout(20):
-        frames = b"".join(
-            [frame async for frame in streams(await index_of([]), tail, history).frames("t", 0)]
-        )
+        frames = b"".join([frame async for frame in streams(await index_of([]), tail, history).frames("t", 0)])
     assert re.findall(rb"^id: (\d+)$", frames, re.M) == [b"1", b"2", b"99"]
     assert b"event: end" in frames
     assert history.lag == 0
@@ -155,9 +153,7 @@ async def test_a_new_leader_that_lags_hides_nothing_that_was_live(monkeypatch: p
 
     monkeypatch.setattr(history, "newest", newest)
     async with asyncio.timeout(20):
-        frames = b"".join(
-            [frame async for frame in streams(await index_of([]), tail, history).frames("t", 0)]
-        )
+        frames = b"".join([frame async for frame in streams(await index_of([]), tail, history).frames("t", 0)])
     assert re.findall(rb"^id: (\d+)$", frames, re.M) == [b"1", b"2", b"99"]
 
 

@@ -35,9 +35,7 @@ async def test_each_version_is_there_from_its_place_to_that_of_the_next(files: M
     at_three = found(files, "a", 3)
     assert at_three.is_certain
     assert at_three.file is not None
-    told = {
-        name: getattr(first, name) for name in ("path", "version", "ref", "media_type", "size", "at", "by")
-    }
+    told = {name: getattr(first, name) for name in ("path", "version", "ref", "media_type", "size", "at", "by")}
     assert {name: getattr(at_three.file, name) for name in told} == told
     assert (first.media_type, first.by) == ("image/png", "tool")
     assert [found(files, "a", point).file is None for point in (4, 5, 6)] == [False, True, False]

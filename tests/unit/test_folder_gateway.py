@@ -73,9 +73,7 @@ def test_a_subfolder_asks_at_the_nearest_stack_above(folder: Path, monkeypatch: 
         local_stack.write_state(far / ".cadre", StackState(gateway=OWN, nats="", pids={}))
         assert gateway_url() == OWN
         (near / "team.yaml").touch()
-        with pytest.raises(
-            Unreachable, match=rf"the gateway of {near} is not ready: no `cadre up` runs there"
-        ):
+        with pytest.raises(Unreachable, match=rf"the gateway of {near} is not ready: no `cadre up` runs there"):
             gateway_url()
     assert local_stack.own_data() == Path(".cadre")
     assert not (deep / ".cadre").exists()

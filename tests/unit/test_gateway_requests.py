@@ -65,9 +65,7 @@ def test_no_key_of_one_owner_names_the_run_of_another(key: str, other: str) -> N
     runs = {(owner, text): run_id_of("boss", owner, text) for owner in OWNERS for text in texts}
     assert len(set(runs.values())) == len(runs)
     records = {
-        (owner, text): IdempotencyKey(owner, text).record_of("r", "message")
-        for owner in OWNERS
-        for text in texts
+        (owner, text): IdempotencyKey(owner, text).record_of("r", "message") for owner in OWNERS for text in texts
     }
     assert len(set(records.values())) == len(records)
 
@@ -81,9 +79,7 @@ def test_a_key_of_no_use_is_refused(key: str) -> None:
 def test_a_key_belongs_to_one_request() -> None:
     first = idempotency_key("user ann", "k", "start", b'{"agent": "boss", "task": "Look.", "max_steps": 3}')
     assert first is not None
-    same = idempotency_key(
-        "user ann", "k", "start", b'{"max_steps":3,"task":"Look.","agent":"boss","stream":true}'
-    )
+    same = idempotency_key("user ann", "k", "start", b'{"max_steps":3,"task":"Look.","agent":"boss","stream":true}')
     assert same == first
     for what, body in (("start", b'{"agent": "boss", "task": "Look."}'), ("fork r1", b'{"at": 1}')):
         other = idempotency_key("user ann", "k", what, body)
@@ -161,9 +157,7 @@ def test_what_is_left_out_has_its_default() -> None:
 def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
     """Seconds and budget of a fork at the first step of the run with that task."""
     spec = AgentSpec(name="boss", description="Leads.")
-    event = RunAccepted(
-        task=began, spec=spec, decided_by="tool_calling", deadline=began.deadline, budget=began.budget
-    )
+    event = RunAccepted(task=began, spec=spec, decided_by="tool_calling", deadline=began.deadline, budget=began.budget)
     entry = Entry(
         arrived=ArrivalRecord("Task"),
         run="r",

@@ -446,9 +446,7 @@ def test_deadlines_and_timeouts_of_a_team() -> None:
         assert 50 < team.now() - began < 120
 
 
-def test_a_module_of_tools_is_patched_where_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_tools_is_patched_where_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop_tools.py").write_text(
         'from cadre import tool\nREAL = "real"\n@tool\ndef buy() -> str:\n    "Buy."\n    return REAL\n'
     )

@@ -64,9 +64,7 @@ def test_new_places_in_another_stream_change_nothing() -> None:
 def test_a_changed_entry_is_found(n: int, change: bytes) -> None:
     journal = sealed()
     assert change in journal[n - 1]
-    journal[n - 1] = journal[n - 1].replace(
-        change, change.replace(b"1", b"2").replace(b"agent", b"agency"), 1
-    )
+    journal[n - 1] = journal[n - 1].replace(change, change.replace(b"1", b"2").replace(b"agent", b"agency"), 1)
     assert n in places(journal)
 
 
@@ -88,7 +86,5 @@ def test_a_changed_entry_is_found(n: int, change: bytes) -> None:
     ],
     ids=["first missing", "missing", "reordered", "repeated", "other hash", "no hash"],
 )
-def test_entries_out_of_place_are_found(
-    change: Callable[[list[bytes]], list[bytes]], shown: list[int]
-) -> None:
+def test_entries_out_of_place_are_found(change: Callable[[list[bytes]], list[bytes]], shown: list[int]) -> None:
     assert sorted(set(places(change(sealed())))) == shown

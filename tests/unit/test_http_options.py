@@ -41,9 +41,7 @@ ELSEWHERE = (
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
 @pytest.mark.parametrize("url", HERE)
-def test_this_machine_is_asked_without_a_proxy(
-    monkeypatch: pytest.MonkeyPatch, variable: str, url: str
-) -> None:
+def test_this_machine_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch, variable: str, url: str) -> None:
     monkeypatch.setenv(variable, "socks5://127.0.0.1:9")
     options = http_options(url)
     assert (options["proxy"], options["trust_env"]) == (None, False)

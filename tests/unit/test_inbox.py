@@ -32,9 +32,7 @@ async def settle(
     """What becomes of a record for `boss`; `quarantine` is of a message that has come often."""
     model = ScriptedModel(says(ANSWER))
     ports = World(world.journal, world.bus, model, world.clock, world.tallies)
-    inbox = Inbox(
-        "boss", world.worker(SPEC, model, OFFER), ports, MemoryBlobs(), quarantine or MemoryQuarantine()
-    )
+    inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, MemoryBlobs(), quarantine or MemoryQuarantine())
     delivered = Delivered(99 if quarantine else 1, data, f"cadre.in.0.boss.{sender}.r1.{run}")
     delivered.retried = published_again
     await inbox.handle(delivered)
@@ -91,9 +89,7 @@ async def test_what_is_not_its_senders_to_send_is_dropped_and_nobody_is_told(
 
 async def test_an_answer_on_the_wrong_subject_ends_the_run_that_waits_for_its_sender() -> None:
     world = MemoryWorld()
-    await world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER).handle(
-        task(run=CHILD, parent="r1")
-    )
+    await world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER).handle(task(run=CHILD, parent="r1"))
     [reason] = await settle(world, encode(result("r9_1_0", tool="look")), sender="look")
     ended = world.run(CHILD).result
     assert ended is not None
@@ -148,9 +144,7 @@ async def test_what_nobody_can_read_ends_a_run_that_has_begun() -> None:
 async def test_a_run_does_not_wait_for_an_answer_that_nobody_can_read(sender: str, ends: bool) -> None:
     """What others send than those whom the run waits for breaks nobody's run, be they people or tools."""
     world = MemoryWorld()
-    await world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER).handle(
-        task(run=CHILD, parent="r1")
-    )
+    await world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER).handle(task(run=CHILD, parent="r1"))
     [reason] = await settle(world, b"nonsense", sender=sender)
     ended = world.run(CHILD).result
     assert (ended is not None) is ends

@@ -179,9 +179,7 @@ class House:
         while self.lagging:
             await self.lagging.pop(0)()
 
-    async def read(
-        self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None
-    ) -> EntryStatus:
+    async def read(self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None) -> EntryStatus:
         """As the tail hands it on."""
         self._seq += 1
         tree = run.partition("_")[0]
@@ -324,9 +322,7 @@ async def test_what_another_began_is_ended(house: House) -> None:
 @pytest.mark.parametrize(
     ("named", "waiting", "stays"), [(False, False, False), (True, False, True), (False, True, True)]
 )
-async def test_a_blob_goes_unless_somebody_else_names_it(
-    house: House, named: bool, waiting: bool, stays: bool
-) -> None:
+async def test_a_blob_goes_unless_somebody_else_names_it(house: House, named: bool, waiting: bool, stays: bool) -> None:
     house.streams.blobs[BLOB] = 0.0
     house.streams.elsewhere = {BLOB} if waiting else set()
     async with at_work(house):

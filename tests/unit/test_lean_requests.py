@@ -85,9 +85,7 @@ TOOLS: dict[str, list[Any]] = {
 
 async def sent(tools: list[Any]) -> bytes:
     """The messages and tools of the first request of README's agent, as they are posted."""
-    spec = AgentSpec(
-        name="helper", description="Answers questions about texts.", tools=[one.name for one in tools]
-    )
+    spec = AgentSpec(name="helper", description="Answers questions about texts.", tools=[one.name for one in tools])
     async with Team([spec], tools, [answer("8")]) as team:
         run = await team.start("helper", "How many words has 'to be or not to be'?")
         await run.result()

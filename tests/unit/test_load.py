@@ -29,9 +29,7 @@ async def test_queues_are_summed_over_shards_and_only_the_last_runs_count() -> N
     last = [run(1000 + number, "clerk", number + 1.0) for number in range(MOST_RUNS)]
     runs = [*old, *last, run(900, "clerk", None), run(901, "chief", None)]
     index = await index_of(one for entries in runs for one in entries)
-    load = await load_of(
-        index, [lag("agent", "clerk", 0, 2), lag("agent", "clerk", 1, 3), lag("tool", "pay", 0, 0)]
-    )
+    load = await load_of(index, [lag("agent", "clerk", 0, 2), lag("agent", "clerk", 1, 3), lag("tool", "pay", 0, 0)])
     chief, clerk = load.agents
     assert (chief.name, chief.going, chief.p50_seconds, chief.counted) == ("chief", 1, None, 0)
     assert (clerk.going, clerk.p50_seconds, clerk.p95_seconds) == (1, MOST_RUNS / 2, MOST_RUNS * 0.95)

@@ -51,9 +51,7 @@ def test_the_inputs_stand_beside_the_task() -> None:
     assert call_schema(None) is ANY_INPUTS
 
 
-@pytest.mark.parametrize(
-    "schema", [EITHER, NAMED_TASK, {"type": "object"}, {"type": "object", "maxProperties": 1}]
-)
+@pytest.mark.parametrize("schema", [EITHER, NAMED_TASK, {"type": "object"}, {"type": "object", "maxProperties": 1}])
 def test_a_schema_that_says_more_than_properties_holds_for_one_argument(schema: dict[str, Any]) -> None:
     assert not is_side_by_side(schema)
     form = call_schema(schema)

@@ -68,10 +68,7 @@ def test_a_point_says_where_it_comes_from() -> None:
 
 def test_ids_follow_from_the_call_and_nothing_else() -> None:
     once = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER.call, CALLER, ABOUT)]
-    again = [
-        chunk.id
-        for chunk in chunks_of(["One.", "Two."], CALLER.call, CALLER, ABOUT._replace(created_at=99.0))
-    ]
+    again = [chunk.id for chunk in chunks_of(["One.", "Two."], CALLER.call, CALLER, ABOUT._replace(created_at=99.0))]
     assert once == again
     assert len({*once, chunk_id("t_1_0_4_3", 0), chunk_id("t_1_0_4_2", 2)}) == 4
     assert all(str(UUID(one)) == one for one in once)

@@ -49,9 +49,7 @@ async def test_without_any_there_is_none_and_it_is_said() -> None:
     assert "CADRE_MEMORY_EMBEDDINGS_URL" in NO_EMBEDDINGS
 
 
-async def test_an_endpoint_is_preferred_and_its_dimension_found_out(
-    endpoint: ModelServer, tmp_path: Path
-) -> None:
+async def test_an_endpoint_is_preferred_and_its_dimension_found_out(endpoint: ModelServer, tmp_path: Path) -> None:
     embedder = await open_embedder(settings(endpoint, tmp_path))
     assert embedder is not None
     assert embedder.fingerprint == Fingerprint(name="scripted", dim=app.DIMENSIONS)
@@ -61,9 +59,7 @@ async def test_an_endpoint_is_preferred_and_its_dimension_found_out(
     await embedder.close()
 
 
-async def test_an_endpoint_that_was_reached_before_need_not_be_there(
-    endpoint: ModelServer, tmp_path: Path
-) -> None:
+async def test_an_endpoint_that_was_reached_before_need_not_be_there(endpoint: ModelServer, tmp_path: Path) -> None:
     with running_model() as once:
         first = await open_embedder(settings(once, tmp_path))
         gone = settings(once, tmp_path)
@@ -86,9 +82,7 @@ async def test_other_dimensions_are_asked_for_and_insisted_on(endpoint: ModelSer
     await embedder.close()
 
 
-async def test_what_an_endpoint_refuses_is_told_with_its_reason(
-    endpoint: ModelServer, tmp_path: Path
-) -> None:
+async def test_what_an_endpoint_refuses_is_told_with_its_reason(endpoint: ModelServer, tmp_path: Path) -> None:
     embedder = await open_embedder(settings(endpoint, tmp_path))
     assert embedder is not None
     with pytest.raises(ModelRefused, match="empty") as refused:
@@ -97,9 +91,7 @@ async def test_what_an_endpoint_refuses_is_told_with_its_reason(
     # One that is refused keeps nothing from the others.
     texts = ["One.", "", "Three.", "Four."]
     chunks = [
-        Chunk(
-            id=str(n), memory="m", text=text, scope="run", tree="t", run="t", agent="a", created_at=0, hash=""
-        )
+        Chunk(id=str(n), memory="m", text=text, scope="run", tree="t", run="t", agent="a", created_at=0, hash="")
         for n, text in enumerate(texts)
     ]
     assert [len(windows) for windows in await ChunkEmbedder(embedder).embed(chunks)] == [1, 0, 1, 1]

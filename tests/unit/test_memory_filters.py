@@ -64,9 +64,7 @@ def nested(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
 
 
 @given(st.recursive(LEAVES, nested, max_leaves=12), st.lists(PAYLOADS, min_size=2, max_size=2))
-def test_both_stores_can_filter_by_every_condition(
-    condition: Condition, payloads: list[dict[str, Any]]
-) -> None:
+def test_both_stores_can_filter_by_every_condition(condition: Condition, payloads: list[dict[str, Any]]) -> None:
     rest_filter(condition)
     columns = Columns(1, None)
     for number, (id, payload) in enumerate(zip("ab", payloads, strict=True)):
@@ -162,9 +160,7 @@ def test_what_has_expired_is_hidden_from_that_moment_on() -> None:
     ],
 )
 def test_what_is_asked_for_narrows(where: Where, shown: bool) -> None:
-    assert (
-        admits(condition_of(PointSelector(within=Within(any_of=[ANNA]), where=where)), "1", point()) is shown
-    )
+    assert admits(condition_of(PointSelector(within=Within(any_of=[ANNA]), where=where)), "1", point()) is shown
 
 
 def test_a_chunk_survives_its_payload() -> None:

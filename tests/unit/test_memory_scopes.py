@@ -79,8 +79,7 @@ def test_what_one_writes_another_reads_only_as_its_owner(writer: Caller, reader:
     scope = writing(writer)
     stored = {**fields(writer), "scope": scope, "owner": session_owner(writer)}
     seen = any(
-        all(stored[field] == value for field, value in clause.equals.items())
-        for clause in reading(reader, 0.0).any_of
+        all(stored[field] == value for field, value in clause.equals.items()) for clause in reading(reader, 0.0).any_of
     )
     mine, theirs = fields(writer)[OWNER[scope]], fields(reader)[OWNER[scope]]
     is_same = scope != "session" or all(

@@ -59,9 +59,7 @@ async def test_figures_are_sent_now_and_then_and_at_the_end() -> None:
         one = measuring(meters, endpoint=f"{receiver.url}/v1/metrics", interval=0.2, timeout=2.0)
         await one.start()
         await asyncio.to_thread(receiver.until, lambda: bool(receiver.points), "the first measurements")
-        assert {(p.service, p.name, p.value) for p in receiver.points} >= {
-            ("worker", "cadre.approvals.waiting", 3.0)
-        }
+        assert {(p.service, p.name, p.value) for p in receiver.points} >= {("worker", "cadre.approvals.waiting", 3.0)}
         meters.record(STEPS, 1)
         await one.stop(10)
         assert "cadre.steps" in {point.name for point in receiver.points}
@@ -131,9 +129,7 @@ def test_the_variables(
     assert (found.on, found.endpoint, found.interval) == shown
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("CADRE_METRICS", "yes"), ("OTEL_METRIC_EXPORT_INTERVAL", "often")]
-)
+@pytest.mark.parametrize(("name", "value"), [("CADRE_METRICS", "yes"), ("OTEL_METRIC_EXPORT_INTERVAL", "often")])
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingError, match=f"{name}={value}"):

@@ -103,11 +103,7 @@ def test_a_histogram_adds_up_as_prometheus_wants_it() -> None:
         meters.record(TOKEN_USAGE, tokens, {"gen_ai.token.type": "input"})
     found = series_of(OtelForm(meters, "service", "one", {}).text([]).decode())
     name = "gen_ai_client_token_usage"
-    below = {
-        float(dict(labels)["le"]): value
-        for (what, labels), value in found.items()
-        if what == f"{name}_bucket"
-    }
+    below = {float(dict(labels)["le"]): value for (what, labels), value in found.items() if what == f"{name}_bucket"}
     assert (below[1], below[4], below[16], below[float("inf")]) == (1, 2, 3, 4)
     assert total(found, f"{name}_count") == 4
     assert total(found, f"{name}_sum") == 1e12 + 10

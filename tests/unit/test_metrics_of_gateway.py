@@ -21,9 +21,7 @@ async def test_a_run_that_waits_for_a_person() -> None:
     sim = SimulatedRun(HELD).begin()
     sim.say(call("add", a=1, b=2))
     found = await values(await index_of(sim.journal()), now=sim.at + 40)
-    assert found[names.RUNS.name] == [
-        (1, {names.AGENT: "boss", names.STATE: "waiting", names.WAITING_FOR: "approval"})
-    ]
+    assert found[names.RUNS.name] == [(1, {names.AGENT: "boss", names.STATE: "waiting", names.WAITING_FOR: "approval"})]
     assert found[names.APPROVALS.name] == [(1, {})]
     assert found[names.APPROVALS_OLDEST.name] == [(40, {})]
 

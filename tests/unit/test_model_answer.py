@@ -128,9 +128,7 @@ async def test_a_whole_completion() -> None:
 @pytest.mark.parametrize("ids", [(None, None), ("", ""), ("x", "x"), ("1", "2")])
 async def test_each_call_of_a_whole_completion_is_one(ids: tuple[str | None, str | None]) -> None:
     calls = [{"id": one, "function": {"name": "a", "arguments": f'"{n}"'}} for n, one in enumerate(ids)]
-    reply, _ = await put_together(
-        {"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
-    )
+    reply, _ = await put_together({"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})
     assert [(c.name, c.arguments) for c in reply.calls] == [("a", '"0"'), ("a", '"1"')]
 
 
@@ -177,9 +175,7 @@ CLOCK = {"function": {"name": "clock", "arguments": "{}"}}
 )
 @pytest.mark.parametrize("place", ["delta", "message"])
 async def test_an_odd_field_takes_nothing_else_along(message: dict[str, Any], place: str) -> None:
-    reply, _ = await put_together(
-        {"choices": [{place: message, "finish_reason": "tool_calls", "index": None}]}
-    )
+    reply, _ = await put_together({"choices": [{place: message, "finish_reason": "tool_calls", "index": None}]})
     assert [(one.name, one.arguments, one.error) for one in reply.calls] == [("clock", "{}", None)]
 
 
@@ -306,9 +302,7 @@ async def test_only_one_of_two_whole_answers_is_done() -> None:
 async def test_a_whole_message_behind_the_stream_repeats_it() -> None:
     message = {"content": "Hello", "tool_calls": [{**CLOCK, "id": "A"}]}
     last = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
-    reply, heard = await put_together(
-        piece(content="Hel", tool_calls=[{**CLOCK, "id": "A", "index": 0}]), last
-    )
+    reply, heard = await put_together(piece(content="Hel", tool_calls=[{**CLOCK, "id": "A", "index": 0}]), last)
     assert (reply.content, "".join(heard), len(reply.calls)) == ("Hello", "Hello", 1)
 
 
@@ -320,9 +314,7 @@ async def test_a_completion_in_a_gateways_own_object(wrapper: str) -> None:
 
 async def test_a_call_without_a_name_is_not_made_and_takes_no_other_along() -> None:
     nameless = {"index": 1, "id": "B", "function": {"name": "", "arguments": '{"city": "Bern"}'}}
-    reply, _ = await put_together(
-        piece("tool_calls", tool_calls=[{**CLOCK, "index": 0, "id": "A"}, nameless])
-    )
+    reply, _ = await put_together(piece("tool_calls", tool_calls=[{**CLOCK, "index": 0, "id": "A"}, nameless]))
     assert [(one.name, one.error and one.error.code) for one in reply.calls] == [
         ("clock", None),
         ("", "invalid-call"),

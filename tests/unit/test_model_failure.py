@@ -174,12 +174,8 @@ SAID_BY_ENDPOINTS: list[tuple[str, int | None, int | None]] = [
 
 
 @pytest.mark.parametrize(("text", "context", "tokens"), SAID_BY_ENDPOINTS)
-def test_a_refusal_as_too_long_may_say_by_how_much(
-    text: str, context: int | None, tokens: int | None
-) -> None:
+def test_a_refusal_as_too_long_may_say_by_how_much(text: str, context: int | None, tokens: int | None) -> None:
     error = failure(400, text)
     assert (error.too_long, error.context, error.tokens) == (True, context, tokens)
-    wanted = (
-        "model.context in the agent's spec to what" if context is None else f"model.context: {context} in"
-    )
+    wanted = "model.context in the agent's spec to what" if context is None else f"model.context: {context} in"
     assert f"; set {wanted}" in str(error)

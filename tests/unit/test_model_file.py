@@ -64,9 +64,7 @@ def test_what_the_agent_says_itself_wins(tmp_path: Path) -> None:
 
 
 def test_fallbacks_are_named_in_the_same_way(tmp_path: Path) -> None:
-    file = written(
-        tmp_path, "{name: gpt-x, fallbacks: [small, {use: small, name: tiny}, {url: 'http://b/v1'}]}"
-    )
+    file = written(tmp_path, "{name: gpt-x, fallbacks: [small, {use: small, name: tiny}, {url: 'http://b/v1'}]}")
     model = read_agent(file).model
     assert [(one.name, one.url) for one in model.fallbacks] == [
         ("small", "http://gpu-box:8000/v1"),

@@ -20,9 +20,7 @@ def test_nothing_that_was_acknowledged_may_be_lost_by_default(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("text", ["always", "120s", "10s", "250ms"])
-def test_the_server_takes_what_the_setting_takes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
-) -> None:
+def test_the_server_takes_what_the_setting_takes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
     monkeypatch.setenv("CADRE_NATS_SYNC", text)
     file = tmp_path / "nats.conf"
     nats_server.write_config(file, tmp_path / 'with "quotes"', 4222, read_nats_sync())

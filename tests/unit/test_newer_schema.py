@@ -17,9 +17,7 @@ class Delivered:
     seq = origin = 7
     retried = False
 
-    def __init__(
-        self, deliveries: int, data: bytes = b"{}", subject: str = "cadre.in.0.worker.gateway.t.t"
-    ) -> None:
+    def __init__(self, deliveries: int, data: bytes = b"{}", subject: str = "cadre.in.0.worker.gateway.t.t") -> None:
         self.deliveries, self.data, self.subject = deliveries, data, subject
         self.address = Topology.address(subject)
         self.settled: list[object] = []

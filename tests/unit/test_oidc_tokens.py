@@ -85,9 +85,7 @@ async def test_a_token_of_the_provider_says_who_somebody_is(provider: OidcProvid
 
 def raw(header: dict[str, Any], claims: dict[str, Any], secret: bytes | None) -> str:
     """A token as no library would sign it."""
-    parts = [
-        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)
-    ]
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
     signed = ".".join(parts)
     digest = hmac.digest(secret, signed.encode(), hashlib.sha256) if secret is not None else b""
     return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
@@ -112,9 +110,7 @@ async def test_no_confusion_of_keys_and_algorithms_lets_anybody_in(provider: Oid
     forged = jwt.encode(claims, stranger.private, "RS256", headers={"kid": key.kid})
     assert "signature" in await refusal(reader, forged)
     brought = {"kid": "mine", "jwk": stranger.jwk(), "jku": "http://127.0.0.1:1/keys"}
-    assert "no such key" in await refusal(
-        reader, jwt.encode(claims, stranger.private, "RS256", headers=brought)
-    )
+    assert "no such key" in await refusal(reader, jwt.encode(claims, stranger.private, "RS256", headers=brought))
     # The provider's own key, with an algorithm that is not the key's.
     other = jwt.encode(claims, key.private, "PS256", headers={"kid": key.kid})
     assert "alg" in await refusal(reader, other)
@@ -144,9 +140,7 @@ async def test_no_confusion_of_keys_and_algorithms_lets_anybody_in(provider: Oid
         ({"sub": 7}, "malformed"),
     ],
 )
-async def test_what_a_token_says_must_hold(
-    provider: OidcProviderServer, claims: dict[str, Any], says: str
-) -> None:
+async def test_what_a_token_says_must_hold(provider: OidcProviderServer, claims: dict[str, Any], says: str) -> None:
     assert says in await refusal(tokens(provider), provider.token("ann", **claims))
 
 
@@ -293,9 +287,7 @@ async def test_an_email_that_nobody_has_verified_names_nobody(provider: OidcProv
         ({"public_url": "cadre.example.com"}, "CADRE_OIDC_PUBLIC_URL"),
     ],
 )
-def test_settings_that_would_let_in_nobody_or_anybody_are_refused(
-    settings: dict[str, str], says: str
-) -> None:
+def test_settings_that_would_let_in_nobody_or_anybody_are_refused(settings: dict[str, str], says: str) -> None:
     right = {"issuer": "https://id.example.com", "client_id": CLIENT_ID, "grants": GRANTS}
     with pytest.raises(SettingError, match=says):
         OidcSettings(**{**right, **settings}).read_grants()

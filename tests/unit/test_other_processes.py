@@ -47,9 +47,7 @@ def test_what_others_hold_is_closed_and_nothing_else(tmp_path: Path) -> None:
         plain = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
     key = os.memfd_create("key")
     os.write(key, b"hidden")
-    other = subprocess.Popen(
-        [*plain, "sleep", "60"], env={**os.environ, "CADRE_MODEL_KEY": "hidden"}, pass_fds=(key,)
-    )
+    other = subprocess.Popen([*plain, "sleep", "60"], env={**os.environ, "CADRE_MODEL_KEY": "hidden"}, pass_fds=(key,))
     try:
         looked = subprocess.run(
             [*plain, sys.executable, "-c", _LOOK, str(other.pid), str(key), str(tmp_path)],

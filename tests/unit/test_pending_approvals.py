@@ -70,9 +70,7 @@ async def test_one_decision_leaves_the_other_call_waiting() -> None:
 
 
 async def test_what_was_decided_twice_is_gone_once() -> None:
-    index = await index_of(
-        [*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))]
-    )
+    index = await index_of([*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))])
     assert (await seen(index, ROOT))[2] == 1
 
 
@@ -92,9 +90,7 @@ async def test_waiting_for_the_model_is_another_wait() -> None:
 
 
 async def test_a_late_record_changes_nothing() -> None:
-    index = await index_of(
-        [*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", code="not-awaited"))]
-    )
+    index = await index_of([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", code="not-awaited"))])
     assert await seen(index, CHILD) == ("waiting", "approval", 2)
 
 
@@ -126,9 +122,7 @@ async def test_calls_are_listed_by_agent_run_tree_and_who_asks() -> None:
 
 
 async def test_long_arguments_are_cut_in_the_list() -> None:
-    index = await index_of(
-        [*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))]
-    )
+    index = await index_of([*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))])
     (call,) = await waiting(index)
     assert call.cut
     assert call.arguments["amount"] == 500

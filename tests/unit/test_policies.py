@@ -186,9 +186,7 @@ def test_a_wrong_bound_in_an_agent_file_is_named(tmp_path: Path, more: str, prob
 
 def test_the_first_price_that_fits_counts(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
-    file.write_text(
-        "big-1: {input: 2, output: 8}\n'big-*': {input: 4, output: 16}\n'*': {input: 0, output: 0}\n"
-    )
+    file.write_text("big-1: {input: 2, output: 8}\n'big-*': {input: 4, output: 16}\n'*': {input: 0, output: 0}\n")
     prices = Prices.read(str(file))
     usage = Usage(input_tokens=1_000_000, output_tokens=500_000, model_calls=1)
     for model, cost in (("big-1", 6.0), ("big-2024", 12.0), ("small", 0.0)):

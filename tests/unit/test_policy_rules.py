@@ -45,9 +45,7 @@ def policies(folder: Path, **spec: Any) -> list[Policy]:
 
 def clerk(folder: Path, spec: dict[str, Any], **more: Any) -> AgentSpec:
     tools = more.pop("tools", [one.name for one in TOOLS])
-    return AgentSpec(
-        name="clerk", description="Works.", tools=tools, policies=policies(folder, **spec), **more
-    )
+    return AgentSpec(name="clerk", description="Works.", tools=tools, policies=policies(folder, **spec), **more)
 
 
 def decided(run: TeamRun) -> list[ev.PolicyDecided]:
@@ -281,9 +279,7 @@ def test_links_in_a_text(text: str, links: list[str]) -> None:
 @tool(read_only=True)
 def read_file(path: str) -> str:
     """Reads a file."""
-    return {"bill.txt": "Car Rental: pay to billing@cars.example.", "two.txt": "a@x.example or b@x.example"}[
-        path
-    ]
+    return {"bill.txt": "Car Rental: pay to billing@cars.example.", "two.txt": "a@x.example or b@x.example"}[path]
 
 
 @tool(does="write", what="name", to="email")
@@ -314,9 +310,7 @@ def mail(to: str) -> list[Any]:
         ("Mail him.", [READ], "him@nowhere.example", "nowhere"),
     ],
 )
-async def test_where_a_value_first_stood(
-    task: str, reads: list[Any], to: str, origin: str, tmp_path: Path
-) -> None:
+async def test_where_a_value_first_stood(task: str, reads: list[Any], to: str, origin: str, tmp_path: Path) -> None:
     tools: list[AnyTool] = [read_file, search_contacts, read_mail, send_mail]
     spec = clerk(
         tmp_path,
@@ -398,9 +392,7 @@ MAILER = AgentSpec(name="mailer", description="Sends mail.", tools=["send_mail"]
 MANAGES = [[call("plan_tools", tools=["mailer"])], [READ], [call("search_contacts", person="Sarah")]]
 
 
-def team_of(
-    folder: Path, mailer: AgentSpec = MAILER, spec: dict[str, Any] | None = None
-) -> Sequence[AgentSpec]:
+def team_of(folder: Path, mailer: AgentSpec = MAILER, spec: dict[str, Any] | None = None) -> Sequence[AgentSpec]:
     rules = {"policies": ["careful"]} if spec is None else spec
     boss = (
         clerk(folder, rules, tools=["read_mail", "search_contacts"], team=["mailer"])
@@ -569,9 +561,7 @@ def paying(request: Any) -> Any:
 
 
 def daily(folder: Path, span: str, **more: Any) -> AgentSpec:
-    return clerk(
-        folder, {"rules": [{"calls": "pay", "deny": f"total('pay', per='{span}') + amount > 250"}]}, **more
-    )
+    return clerk(folder, {"rules": [{"calls": "pay", "deny": f"total('pay', per='{span}') + amount > 250"}]}, **more)
 
 
 async def test_calls_of_one_tree_are_counted_together(tmp_path: Path) -> None:
@@ -613,9 +603,7 @@ async def test_calls_of_a_users_day_are_counted_together_until_midnight(tmp_path
 
 
 @pytest.mark.parametrize("stores", range(1, 14))
-async def test_a_death_between_the_count_and_the_journal_counts_no_call_twice(
-    stores: int, tmp_path: Path
-) -> None:
+async def test_a_death_between_the_count_and_the_journal_counts_no_call_twice(stores: int, tmp_path: Path) -> None:
     async with Team([daily(tmp_path, "user_day")], TOOLS, paying) as team:
         team.crash_after(stores)
         run = await team.start("clerk", "Pay.")
@@ -639,9 +627,7 @@ async def test_a_call_that_was_turned_down_or_failed_counts_no_more(tmp_path: Pa
         await first.result()
         second = await team.start("clerk", "Pay.")
         assert await second.result() == "done"
-        assert [one.facts for one in second.events if type(one) is ev.PolicyDecided] == [
-            {"total:pay:user_day": 0.0}
-        ]
+        assert [one.facts for one in second.events if type(one) is ev.PolicyDecided] == [{"total:pay:user_day": 0.0}]
         assert replays(team)
 
 
@@ -798,9 +784,7 @@ def test_a_policy_that_cannot_hold_is_refused(written: str, word: str, tmp_path:
 
 
 def test_what_policies_cannot_know_is_warned_of(tmp_path: Path) -> None:
-    spec = clerk(
-        tmp_path, {"rules": [{"calls": ["pay", "paay"], "deny": "true"}]}, tools=["pay", "do_anything"]
-    )
+    spec = clerk(tmp_path, {"rules": [{"calls": ["pay", "paay"], "deny": "true"}]}, tools=["pay", "do_anything"])
     found = contract_problems(spec, TeamReach(tools={one.name: one.card for one in TOOLS}))
     assert [(one.path, one.level) for one in found] == [
         ("spec.tools[1]", "warning"),

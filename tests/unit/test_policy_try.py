@@ -33,9 +33,7 @@ def paid(run: str, task: str, *, tools: Toolset | None = None, approved: bool = 
     sim.arrive(result(f"{run}_1_0", MAIL, tool="read_mail"))
     sim.say(call("pay", recipient=EVIL, amount=980))
     if approved:
-        word = Decision(
-            id="d", tree=run, run=run, at=3.0, call=f"{run}_2_0", verdict="approved", sender="ann"
-        )
+        word = Decision(id="d", tree=run, run=run, at=3.0, call=f"{run}_2_0", verdict="approved", sender="ann")
         sim.arrive(word)
     sim.arrive(result(f"{run}_2_0", "paid", tool="pay"))
     sim.say(call("final_answer", answer="done"))
@@ -74,9 +72,7 @@ def test_a_file_of_rules_is_tried_with_what_people_decided_then(tmp_path: Path) 
 
 
 def delegated(folder: Path, task: str) -> Path:
-    boss = SimulatedRun(
-        BOSS, Toolset(members={"clerk": AgentCard(name="clerk", description="Pays.")}), run="r1"
-    )
+    boss = SimulatedRun(BOSS, Toolset(members={"clerk": AgentCard(name="clerk", description="Pays.")}), run="r1")
     boss.begin(task)
     boss.say(call("clerk", task=f"Pay {EVIL}."))
     clerk = paid("r1_1_0", f"Pay {EVIL}.")
@@ -96,9 +92,7 @@ def test_a_member_is_tried_with_what_people_wrote_to_its_manager(tmp_path: Path)
 def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gateway]:
     with playing(monkeypatch) as played:
         played.answer("GET /v1/tools", {"tools": [msgspec.to_builtins(card) for card in TOOLS.values()]})
-        bare = {
-            name: msgspec.structs.replace(card, action=type(card.action)()) for name, card in TOOLS.items()
-        }
+        bare = {name: msgspec.structs.replace(card, action=type(card.action)()) for name, card in TOOLS.items()}
         write_kept(paid("r1", "Pay the bill.", tools=Toolset(bare)), tmp_path / "r1.cadre")
         content = (tmp_path / "r1.cadre").read_bytes()
         played.answers["GET /v1/runs/r1/export"] = (200, "application/octet-stream", content)

@@ -149,8 +149,7 @@ async def test_a_request_that_its_client_sends_again_is_the_same() -> None:
 
     life = Life("t", Record([]), [])
     asking = [
-        asyncio.create_task(life.ask_model("chat", chat("a"), is_repeated=repeated))
-        for repeated in (False, True)
+        asyncio.create_task(life.ask_model("chat", chat("a"), is_repeated=repeated)) for repeated in (False, True)
     ]
     word = await life.word()
     assert isinstance(word, LifeAsked)

@@ -225,9 +225,7 @@ def test_a_branch_that_only_some_agents_enter_is_checked_too(
         load(tmp_path, document)
 
 
-def test_the_same_wrong_template_is_refused_wherever_it_stands(
-    tmp_path: Path, document: dict[str, Any]
-) -> None:
+def test_the_same_wrong_template_is_refused_wherever_it_stands(tmp_path: Path, document: dict[str, Any]) -> None:
     document["memory"]["plan"] = "{{ nobody }}"
     for name in ("here", "there"):
         (tmp_path / name).mkdir()

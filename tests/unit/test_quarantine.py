@@ -188,9 +188,7 @@ async def test_a_killer_is_condemned_and_its_neighbours_live(world: World) -> No
             killed.set()
             await asyncio.Event().wait()
 
-        tasks = {
-            seq: world.give(seq, SUSPECT + deaths, kills if seq == killer else takes_a_minute) for seq in left
-        }
+        tasks = {seq: world.give(seq, SUSPECT + deaths, kills if seq == killer else takes_a_minute) for seq in left}
         for _ in range(100):
             await settle()
             if killed.is_set() or all(task.done() for task in tasks.values()):

@@ -109,9 +109,7 @@ def test_a_program_that_is_not_there_is_missed_at_the_start(tmp_path: Path) -> N
 
 
 def test_a_program_works_on_several_tasks_where_each_has_its_folder(tmp_path: Path) -> None:
-    spec = read_agent(
-        written(tmp_path, "{description: D., command: 'x --fast', workspace: ., folder_per_run: true}")
-    )
+    spec = read_agent(written(tmp_path, "{description: D., command: 'x --fast', workspace: ., folder_per_run: true}"))
     section = spec.section(RemoteSpec)
     assert section is not None
     program = section.program

@@ -323,8 +323,7 @@ def test_a_revision_is_where_it_was_last_seen() -> None:
     def told(*objects: tuple[str, str]) -> dict[str, str]:
         card = AgentCard(name="clerk", description="")
         there = [
-            Presence(instance=b, host="h", pid=1, started_at=1.0, agent=card, revision=r, beside=b)
-            for r, b in objects
+            Presence(instance=b, host="h", pid=1, started_at=1.0, agent=card, revision=r, beside=b) for r, b in objects
         ]
         return objects_of(there, "clerk")
 

@@ -19,9 +19,7 @@ def written(folder: Path, lines: Iterable[bytes]) -> Path:
     file = folder / "run.cadre"
     with gzip.open(file, "wb") as stream:
         stream.write(
-            encode_line(
-                Header(format="cadre-run", v=1, tree="t", exported_at=0.0, cadre="1", runs=1, entries=1)
-            )
+            encode_line(Header(format="cadre-run", v=1, tree="t", exported_at=0.0, cadre="1", runs=1, entries=1))
         )
         for line in lines:
             stream.write(line)
@@ -42,10 +40,7 @@ def refused(file: Path, why: str) -> int:
 def test_a_blob_over_the_limit_is_refused_before_it_is_whole(tmp_path: Path) -> None:
     count = 70 * MEBIBYTE // PART_BYTES
     ref = f"blob:{hashlib.sha256(bytes(count * PART_BYTES)).hexdigest()}"
-    parts = (
-        encode_line(BlobPart(ref=ref, part=n, last=n == count - 1, data=bytes(PART_BYTES)))
-        for n in range(count)
-    )
+    parts = (encode_line(BlobPart(ref=ref, part=n, last=n == count - 1, data=bytes(PART_BYTES))) for n in range(count))
     file = written(tmp_path, parts)
     assert file.stat().st_size < MEBIBYTE
     assert refused(file, "more than 67108864 bytes") < 8 * MEBIBYTE

@@ -82,11 +82,7 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
     assert await listed(index, since=20.0) == ["c", "b"]
     assert await listed(index, until=20.0) == ["a"]
     assert await listed(index, min_cost=2.0) == ["a"]
-    assert (
-        await listed(index, error="unreadable-answer")
-        == await listed(index, error="AgentParsingError")
-        == ["b"]
-    )
+    assert await listed(index, error="unreadable-answer") == await listed(index, error="AgentParsingError") == ["b"]
     assert await listed(index, error="cut-off") == await listed(index, error="no such code") == []
     assert await listed(index, conversation="s1") == ["b"]
     assert await listed(index, conversation="a") == ["a"]
@@ -158,9 +154,7 @@ async def test_what_came_late_for_nobody_is_not_shown(database: Database) -> Non
 
 
 async def test_a_page_behind_a_tree_that_was_erased_is_where_it_was(database: Database) -> None:
-    index = await index_of(
-        (entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd")), database
-    )
+    index = await index_of((entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd")), database)
     _, before = await index.list(RunFilter(), limit=2)
     async with index.changing("c") as tree:
         tree.forget()
@@ -356,9 +350,7 @@ async def test_a_run_that_begins_between_two_pages_is_on_one_of_them(database: D
 
 
 async def test_a_place_in_one_order_is_none_in_another(database: Database) -> None:
-    index = await index_of(
-        [ended(run, at, cost=at) for run, at in (("a", 1.0), ("b", 2.0), ("c", 3.0))], database
-    )
+    index = await index_of([ended(run, at, cost=at) for run, at in (("a", 1.0), ("b", 2.0), ("c", 3.0))], database)
     orders: tuple[RunOrder, ...] = ("started", "ended", "cost")
     for order in orders:
         _, more = await index.list(RunFilter(), order=order, limit=1)

@@ -53,9 +53,7 @@ def test_an_option_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> No
         ("MEMORY_MB", "1.5", "CADRE_SANDBOX_MEMORY_MB='1.5': must be a whole number"),
     ],
 )
-def test_a_wrong_value_is_refused(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
-) -> None:
+def test_a_wrong_value_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str) -> None:
     monkeypatch.setenv(f"CADRE_SANDBOX_{name}", value)
     with pytest.raises(SettingError) as caught:
         read_sandbox_settings()

@@ -32,9 +32,7 @@ from harness.provider_schemas import openai_function_problems
         ),
     ],
 )
-def test_a_property_of_a_foreign_schema_gets_its_type(
-    schema: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_a_property_of_a_foreign_schema_gets_its_type(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     made = typed({"properties": {"enum": schema}})
     assert made["type"] == "object"
     assert made["properties"]["enum"] == expected
@@ -51,9 +49,7 @@ def test_a_schema_of_any_depth_is_no_failure() -> None:
 def test_conversion_ends_where_unions_refer_to_themselves() -> None:
     ref = {"$ref": "#/$defs/n"}
     node = {
-        "anyOf": [
-            {"type": "object", "properties": {"a": ref, "b": {"type": kind}}} for kind in ("integer", "null")
-        ]
+        "anyOf": [{"type": "object", "properties": {"a": ref, "b": {"type": kind}}} for kind in ("integer", "null")]
     }
     schema = {"$defs": {"n": node}, "$ref": "#/$defs/n"}
     value: dict[str, Any] = {"b": "no number"}

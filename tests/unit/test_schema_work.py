@@ -22,9 +22,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-CHOICES: Schema = {
-    "items": {"anyOf": [{"properties": {"a": {"const": i}}, "required": ["a"]} for i in range(100)]}
-}
+CHOICES: Schema = {"items": {"anyOf": [{"properties": {"a": {"const": i}}, "required": ["a"]} for i in range(100)]}}
 TREE: Schema = {
     "$defs": {
         "node": {

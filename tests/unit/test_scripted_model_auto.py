@@ -74,9 +74,7 @@ _leaves = st.one_of(
         st.integers(0, 20),
         st.integers(0, 9),
     ),
-    st.sampled_from(
-        [{"type": "boolean"}, {"type": "null"}, {"enum": [1, "a"]}, {"type": ["string", "null"]}]
-    ),
+    st.sampled_from([{"type": "boolean"}, {"type": "null"}, {"enum": [1, "a"]}, {"type": ["string", "null"]}]),
 )
 
 
@@ -90,9 +88,7 @@ def _objects(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict
             "additionalProperties": False,
         }
     )
-    arrays = st.builds(
-        lambda items, low: {"type": "array", "items": items, "minItems": low}, inner, st.integers(0, 3)
-    )
+    arrays = st.builds(lambda items, low: {"type": "array", "items": items, "minItems": low}, inner, st.integers(0, 3))
     either = st.lists(inner, min_size=1, max_size=3).map(lambda branches: {"anyOf": branches})
     return st.one_of(objects, arrays, either)
 
@@ -148,9 +144,7 @@ def test_without_tools_it_answers_in_text_or_by_the_schema() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     assert json.loads(_ask(response_format=wanted).content or "") == {"n": 1}
-    assert json.loads(_ask(response_format={"type": "json_object"}).content or "")["answer"].startswith(
-        "[scripted"
-    )
+    assert json.loads(_ask(response_format={"type": "json_object"}).content or "")["answer"].startswith("[scripted")
 
 
 def test_calls_under_a_schema_are_made_one_by_one_and_then_answered() -> None:

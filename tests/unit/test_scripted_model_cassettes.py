@@ -41,9 +41,7 @@ def test_what_differs_from_run_to_run_is_ignored(same: dict[str, Any]) -> None:
     assert mark(same) == mark(request())
 
 
-@pytest.mark.parametrize(
-    "other", [request("hullo"), request(model="n"), request(stream=True), request(tools=[1])]
-)
+@pytest.mark.parametrize("other", [request("hullo"), request(model="n"), request(stream=True), request(tools=[1])])
 def test_what_is_asked_counts(other: dict[str, Any]) -> None:
     assert mark(other) != mark(request())
 
@@ -65,9 +63,7 @@ def test_images_are_kept_by_their_hash() -> None:
 
 
 def tape(body: dict[str, Any], answer: str) -> Cassette:
-    return Cassette(
-        prompt="p", request=canonical(body), status=200, content_type="application/json", body=answer
-    )
+    return Cassette(prompt="p", request=canonical(body), status=200, content_type="application/json", body=answer)
 
 
 def test_equal_requests_get_their_answers_in_turn_in_any_order_with_others(tmp_path: Path) -> None:

@@ -20,9 +20,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 ON_THE_BUS = [
-    name
-    for name, service in SERVICES.items()
-    if service["image"] == "cadre" and name not in ("auth", "scripted-model")
+    name for name, service in SERVICES.items() if service["image"] == "cadre" and name not in ("auth", "scripted-model")
 ]
 COMPLETED = {"condition": "service_completed_successfully"}
 
@@ -90,9 +88,7 @@ def auth(tmp_path: Path) -> Path:
     for path in mounts("auth"):
         if path.startswith("/auth/"):
             (tmp_path / path[1:]).mkdir(parents=True)
-    arguments = [
-        {"/auth": str(folder), "/teams/apollo": str(ROOT / "teams/apollo")}.get(a, a) for a in command()
-    ]
+    arguments = [{"/auth": str(folder), "/teams/apollo": str(ROOT / "teams/apollo")}.get(a, a) for a in command()]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CADRE_")}
     for first in (True, False):
         done = subprocess.run(

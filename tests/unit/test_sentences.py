@@ -186,9 +186,7 @@ def test_the_product_decides_by_no_words() -> None:
 
 
 def test_every_exception_is_needed() -> None:
-    used = {
-        f"{file}:{function}" for file in PRODUCT for function, _, _ in decisions_by_words(file.read_text())
-    }
+    used = {f"{file}:{function}" for file in PRODUCT for function, _, _ in decisions_by_words(file.read_text())}
     assert set(ALLOWED) - used == set()
 
 

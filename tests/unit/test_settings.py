@@ -18,9 +18,7 @@ def test_every_variable_is_documented(field: str) -> None:
     assert f"`CADRE_{field.upper()}`" in PAGE
 
 
-@pytest.mark.parametrize(
-    "field", ["shards", "replicas", "concurrency", "drain_seconds", "log_level", "prefix"]
-)
+@pytest.mark.parametrize("field", ["shards", "replicas", "concurrency", "drain_seconds", "log_level", "prefix"])
 def test_the_documented_default_is_the_real_one(field: str) -> None:
     [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `CADRE_{field.upper()}` |")]
     default = getattr(Settings(), field)
@@ -69,9 +67,7 @@ def test_a_model_endpoint_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> Non
         read_model_settings()
 
 
-@pytest.mark.parametrize(
-    "url", ["traces.example/{trace_id}", "https://traces.example/", "javascript:{trace_id}"]
-)
+@pytest.mark.parametrize("url", ["traces.example/{trace_id}", "https://traces.example/", "javascript:{trace_id}"])
 def test_an_address_of_traces_that_leads_nowhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_TRACE_URL", url)
     with pytest.raises(SettingError, match=r"CADRE_TRACE_URL is .*\{trace_id\}"):

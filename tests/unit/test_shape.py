@@ -60,8 +60,7 @@ def sources(*rooms: str) -> list[Path]:
         file
         for room in rooms
         for file in sorted((ROOT / room).rglob("*.py"))
-        if "__pycache__" not in file.parts
-        and not any(part.startswith(".") for part in file.relative_to(ROOT).parts)
+        if "__pycache__" not in file.parts and not any(part.startswith(".") for part in file.relative_to(ROOT).parts)
     ]
     assert files, f"nothing in {rooms}"
     return files
@@ -79,10 +78,7 @@ def broad_handlers(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ExceptHandler):
             kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-            if any(
-                k is None or (isinstance(k, ast.Name) and k.id in ("Exception", "BaseException"))
-                for k in kinds
-            ):
+            if any(k is None or (isinstance(k, ast.Name) and k.id in ("Exception", "BaseException")) for k in kinds):
                 yield node
 
 
@@ -131,9 +127,7 @@ def test_every_name_says_something() -> None:
 
 
 def test_one_class_name_is_one_class() -> None:
-    found = Counter(
-        node.name for file in PRODUCT for node in ast.walk(parsed(file)) if isinstance(node, ast.ClassDef)
-    )
+    found = Counter(node.name for file in PRODUCT for node in ast.walk(parsed(file)) if isinstance(node, ast.ClassDef))
     assert {one for one, count in found.items() if count > 1} == ALSO_IN_THE_JAIL
 
 
@@ -148,22 +142,13 @@ def test_only_settings_reads_the_environment() -> None:
         for file in PRODUCT
         for node in ast.walk(parsed(file))
         if (isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"))
-        or (
-            isinstance(node, ast.ImportFrom)
-            and node.module == "os"
-            and any("env" in a.name for a in node.names)
-        )
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and any("env" in a.name for a in node.names))
     }
     assert readers == READS_THE_ENVIRONMENT
 
 
 def test_only_named_files_catch_everything() -> None:
-    catchers = {
-        name(file)
-        for file in PRODUCT
-        for handler in broad_handlers(parsed(file))
-        if not raises_again(handler)
-    }
+    catchers = {name(file) for file in PRODUCT for handler in broad_handlers(parsed(file)) if not raises_again(handler)}
     assert catchers == set(CATCHES_ALL)
 
 
@@ -186,9 +171,7 @@ def test_no_import_closes_the_unions() -> None:
         for file in sources("shared")
         if "templates" not in file.parts or "spec" in file.parts
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", EVERY_IMPORT, *modules], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", EVERY_IMPORT, *modules], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("open", "")
 
 

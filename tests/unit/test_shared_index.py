@@ -66,9 +66,7 @@ def test_a_file_ends_as_one_gateway_alone_would_have_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_database_ends_as_one_gateway_alone_would_have_it(
-    seed: int, postgres: PostgresServer
-) -> None:
+async def test_a_database_ends_as_one_gateway_alone_would_have_it(seed: int, postgres: PostgresServer) -> None:
     chance = random.Random(1000 + seed)
     schema, trouble, opened = f"w{uuid4().hex[:10]}", Trouble(chance, 0.1), list[LossyPostgres]()
 

@@ -71,9 +71,7 @@ async def test_a_skill_is_a_tool_that_reads_it(folder: Path) -> None:
     assert [tool.name for tool in load_tools(f"{folder}/skills/house-style")] == ["skill_house_style"]
 
 
-@pytest.mark.parametrize(
-    "path", ["../../secret.txt", "/etc/hostname", "none.md", "link", "references", "a\0b"]
-)
+@pytest.mark.parametrize("path", ["../../secret.txt", "/etc/hostname", "none.md", "link", "references", "a\0b"])
 async def test_nothing_else_is_read(folder: Path, path: str) -> None:
     (folder / "skills/house-style/link").symlink_to(folder / "secret.txt")
     style = load_tools(f"{folder}/skills/")[0]

@@ -178,8 +178,7 @@ def test_a_section_that_no_file_could_have_is_refused(given: dict[str, Any], mes
 def test_a_file_has_no_list_of_sections(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(
-        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\n"
-        "spec: {description: d, sections: [{kind: code}]}\n"
+        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec: {description: d, sections: [{kind: code}]}\n"
     )
     with pytest.raises(SpecError, match=r"unknown key 'sections' in spec; known keys: .*\bcode\b"):
         read_agent(file)

@@ -49,9 +49,7 @@ def check_rows(story: Story) -> None:
             # What is not folded is a sentence, not the event's fields.
             assert row.is_minor or not row.brief.startswith("{"), row.name
     steps = {(row.run, row.key.rpartition(":")[2]): row for row in rows.values() if row.kind == "step"}
-    assert all(
-        row.ended_at or (run, "1") not in steps for (run, number), row in steps.items() if number == "0"
-    )
+    assert all(row.ended_at or (run, "1") not in steps for (run, number), row in steps.items() if number == "0")
     held = {row.key for row in rows.values() if row.state == "held"}
     waiting = {call_key(call) for calls in story.pending.values() for call in calls}
     assert held <= waiting

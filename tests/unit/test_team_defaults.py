@@ -110,9 +110,7 @@ def test_a_team_that_would_not_reach_its_agents_is_refused(tmp_path: Path) -> No
 
 def test_manifests_carry_the_team_with_each_agent(tmp_path: Path) -> None:
     team(tmp_path, MODEL)
-    components = {
-        one.name: one for one in components_of(read_team(tmp_path), Values()) if one.role == "agent"
-    }
+    components = {one.name: one for one in components_of(read_team(tmp_path), Values()) if one.role == "agent"}
     for name, file in (("guide", "guide.yaml"), ("writer", "below/writer.yaml")):
         found = components[name]
         assert found.files is not None

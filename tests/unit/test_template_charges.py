@@ -70,9 +70,7 @@ def blocks() -> st.SearchStrategy[str]:
         loop = st.builds(lambda n, text: f"{{% for i in range({n}) %}}{text}{{% endfor %}}", times, inner)
         over = inner.map(lambda text: f"{{% for x in x %}}{text}{{% endfor %}}")
         captured = inner.map(lambda text: f"{{% set x %}}{text}{{% endset %}}{{{{ x | upper }}}}")
-        called = inner.map(
-            lambda text: f"{{% macro m() %}}{text}{{% endmacro %}}{{{{ m() }}}}{{{{ m() ~ m() }}}}"
-        )
+        called = inner.map(lambda text: f"{{% macro m() %}}{text}{{% endmacro %}}{{{{ m() }}}}{{{{ m() ~ m() }}}}")
         return st.one_of(loop, over, captured, called, st.builds("".join, st.lists(inner, max_size=3)))
 
     return st.recursive(one, combined, max_leaves=6)
@@ -107,9 +105,7 @@ def test_a_filter_is_charged_for_what_it_takes(name: str) -> None:
     uses = {"replace": "('a', 'b')", "map": "('upper')", "format": "(1)", "dictsort": ""}
     use = name + uses.get(name, "")
     template = f"{{% set z = x | {use} %}}"
-    kind = (
-        (lambda n: {str(i): i for i in range(n)}) if name in ("items", "dictsort") else (lambda n: "a " * n)
-    )
+    kind = (lambda n: {str(i): i for i in range(n)}) if name in ("items", "dictsort") else (lambda n: "a " * n)
     small, large = (rendered(template, {"x": kind(n)})[0] for n in (1_000, 20_000))
     assert large - small > 19_000 * 2 / 128
     assert rendered(template, {"x": kind(2_000_000)})[1] is None or name in TAKE_ALL

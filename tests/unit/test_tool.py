@@ -71,8 +71,7 @@ def search(query: str, limit: int = 5) -> list[str]:
 def test_schema_and_description_come_from_the_function() -> None:
     assert search.card.name == "search"
     assert search.card.description == (
-        "Searches the library.\n\nLooks at titles only.\n\n"
-        "Note: Slow on Mondays.\n\nReturns: Titles, best first."
+        "Searches the library.\n\nLooks at titles only.\n\nNote: Slow on Mondays.\n\nReturns: Titles, best first."
     )
     assert search.card.input_schema == {
         "type": "object",

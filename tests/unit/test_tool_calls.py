@@ -90,9 +90,7 @@ async def test_cancellation_reaches_threads_and_tasks() -> None:
         assert await asyncio.wait_for(running, 60) is True
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError("kaput"), StopIteration("end"), SystemExit(3), KeyboardInterrupt()]
-)
+@pytest.mark.parametrize("error", [ValueError("kaput"), StopIteration("end"), SystemExit(3), KeyboardInterrupt()])
 async def test_whatever_a_function_raises_reaches_the_caller_as_an_exception(error: BaseException) -> None:
     def fail() -> None:
         """Fails."""

@@ -20,9 +20,7 @@ def test_tools_get_none_of_cadres_keys_and_all_that_are_their_own() -> None:
         "CADRE_NATS_CREDENTIALS": "tools.nk",
         "WEATHER_KEY": "own",
     }
-    kept = {
-        name: environment[name] for name in ("CADRE_NATS_TLS_KEY", "CADRE_NATS_CREDENTIALS", "WEATHER_KEY")
-    }
+    kept = {name: environment[name] for name in ("CADRE_NATS_TLS_KEY", "CADRE_NATS_CREDENTIALS", "WEATHER_KEY")}
     assert without_secrets(environment) == kept
     assert without_secrets({**environment, "OPENAI_API_KEY": "c"}, "OPENAI_API_KEY") == kept
 

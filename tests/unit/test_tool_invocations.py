@@ -213,9 +213,7 @@ async def test_a_result_is_what_the_hint_says(value: Any, hint: Any, expected: A
         ("no", bool),
     ],
 )
-async def test_a_result_that_is_not_what_the_hint_says_is_given_whole_with_a_note(
-    value: Any, hint: Any
-) -> None:
+async def test_a_result_that_is_not_what_the_hint_says_is_given_whole_with_a_note(value: Any, hint: Any) -> None:
     outcome = await outcome_of(returning(value, hint))
     assert (outcome.output, outcome.error) == (value, None)
     assert "return hint" in outcome.note

@@ -76,9 +76,7 @@ async def test_tools_are_found_by_file_module_and_name(folder: Path) -> None:
         ("x = 1", ":x", "name a module"),
     ],
 )
-def test_what_cannot_be_loaded_is_one_clear_line(
-    folder: Path, source: str, target: str, message: str
-) -> None:
+def test_what_cannot_be_loaded_is_one_clear_line(folder: Path, source: str, target: str, message: str) -> None:
     (folder / "bad.py").write_text(source)
     (folder / "bad_module.py").write_text(source)
     with pytest.raises(SetupError) as raised:

@@ -79,9 +79,7 @@ def test_its_schema_is_as_endpoints_want_it(row: Example) -> None:
 
 
 @pytest.mark.parametrize("row", EXAMPLES, ids=lambda row: row.hint)
-def test_without_pydantic_a_type_is_read_by_msgspec_or_refused(
-    row: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pydantic_a_type_is_read_by_msgspec_or_refused(row: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic", None)
     monkeypatch.setitem(sys.modules, "pydantic.json_schema", None)
     needs_it = any(word in row.hint for word in _OF_PYDANTIC)

@@ -8,9 +8,7 @@ from cadre.protocol.usage import TokenUsage, Usage
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.usage_ledger import Totals
 
-ANSWERED = ModelAnswered(
-    purpose="act", step=1, attempt=2, content="", usage=TokenUsage(1, 1, cost=0.5), model="m"
-)
+ANSWERED = ModelAnswered(purpose="act", step=1, attempt=2, content="", usage=TokenUsage(1, 1, cost=0.5), model="m")
 
 
 def entry(*events: Any, arrived: str = "Task") -> Entry:

@@ -157,9 +157,7 @@ async def taken(index: RunIndex, history: list[tuple[int, Entry | Erased, set[st
 
 async def known(index: RunIndex) -> list[object]:
     trees = [(await index.last_of(tree) > 0, await erased_at(index, tree)) for tree in "abc"]
-    ends = await index.read(
-        SqlQuery("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at")
-    )
+    ends = await index.read(SqlQuery("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at"))
     runs, _ = await index.list(RunFilter())
     return [*trees, ends, runs, *[await index.is_referenced(blob) for blob in (A, B)]]
 

@@ -61,9 +61,7 @@ def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> No
 def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
     child, other = call_id("a1", 1, 0), call_id("a1", 1, 1)
     parents = {"a1": None, other: "a1", child: "a1", call_id(child, 1, 0): child}
-    runs = runs_of(
-        entry(run, 1, float(at), accepted(run, parent)) for at, (run, parent) in enumerate(parents.items())
-    )
+    runs = runs_of(entry(run, 1, float(at), accepted(run, parent)) for at, (run, parent) in enumerate(parents.items()))
     below = runs.by_parent()
     assert [one.id for one in below["a1"]] == [other, child]
     assert [one.id for one in below[child]] == [call_id(child, 1, 0)]

@@ -76,9 +76,7 @@ def test_a_queued_run_waits_for_the_revisions_that_get_new_runs_where_none_has_a
 
     def awaited(*live: str) -> str | None:
         boss = AgentCard(name="boss", description="")
-        presences = [
-            Presence(instance=one, host="h", pid=1, started_at=0.0, agent=boss, revision=one) for one in live
-        ]
+        presences = [Presence(instance=one, host="h", pid=1, started_at=0.0, agent=boss, revision=one) for one in live]
         return missing_service("boss", None, LiveNames(presences, rollouts))
 
     assert awaited("cc") == "revision aa or bb of agent boss"

@@ -216,9 +216,7 @@ async def _beside_peer(sandbox: Sandbox, times: int) -> dict[str, Any]:
     with running_peer() as peer:
         for name, code in SNIPPETS.items():
             await _block(session, code)
-            pairs = [
-                (await _block(session, code), peer.ask(code=code) if peer else None) for _ in range(times)
-            ]
+            pairs = [(await _block(session, code), peer.ask(code=code) if peer else None) for _ in range(times)]
             values[f"code_{name}_ms"] = median(own for own, _ in pairs)
             ratios = [theirs / own for own, theirs in pairs if theirs is not None]
             values[f"code_{name}_peer_ratio"] = median(ratios) if ratios else NOT_INSTALLED

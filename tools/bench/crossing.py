@@ -66,9 +66,7 @@ class Crossing:
 def pure() -> Crossing:
     """Return what deciding on an answer with one call, and on its result, crosses: events, entry and commands."""
     card = ToolCard(name="add", description="Adds.", input_schema=_SCHEMA)
-    spec = AgentSpec(
-        name="boss", description="Leads.", tools=["add"], limits=Limits(max_steps=100, repeats=0)
-    )
+    spec = AgentSpec(name="boss", description="Leads.", tools=["add"], limits=Limits(max_steps=100, repeats=0))
     played = testing.SimulatedRun(spec, testing.Toolset(tools={"add": card})).begin()
     for number in range(STEPS):
         played.say(testing.call("add", a=number, b=1))
@@ -127,9 +125,7 @@ async def whole() -> Crossing:
         return a + b
 
     crossing = Crossing()
-    spec = AgentSpec(
-        name="boss", description="Leads.", tools=["add"], limits=Limits(max_steps=100, repeats=0)
-    )
+    spec = AgentSpec(name="boss", description="Leads.", tools=["add"], limits=Limits(max_steps=100, repeats=0))
     async with testing.Team([spec], [add], _Counted(crossing)) as team:
         await team.run("boss", "Add.")
     return crossing

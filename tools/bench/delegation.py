@@ -89,9 +89,7 @@ async def working_pair(shards: int | None = None, sync: str = "always") -> Async
     async with deployment(shards, sync) as here:
         member = await Member.start(here.nats.url, here.platform.topology.shards)
         try:
-            await here.serve(
-                AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide)
-            )
+            await here.serve(AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide))
             await here.offered("worker")
             relay = Relay(here.platform, BOSS, encode(here.task("boss", TASK)))
             await relay.start()

@@ -55,9 +55,7 @@ class Relay:
     async def _handle(self, delivery: NatsDelivery) -> None:
         tree, run = self._topology.parse(delivery.subject)
         fence = self._begun.pop(run, 0)
-        last = await self._append(
-            tree, run, delivery.data, await self._append(tree, run, delivery.data, fence)
-        )
+        last = await self._append(tree, run, delivery.data, await self._append(tree, run, delivery.data, fence))
         if self._name == WORKER:
             await self._send(BOSS, tree, tree, delivery.data)
         elif fence:

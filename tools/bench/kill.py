@@ -15,9 +15,7 @@ from cadre.spec.agent import AgentSpec
 
 async def measure(times: int) -> dict[str, Any]:
     async with deployment() as here:
-        await here.serve(
-            AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide)
-        )
+        await here.serve(AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide))
         seconds = [await _once(here) for _ in range(times)]
         return {"kill_to_report_s": median(seconds), "kill_to_report_s_each": seconds}
 

@@ -81,17 +81,13 @@ def _measure(quick: bool) -> dict[str, Any]:
     _say("a member killed")
     values |= uvloop.run(kill.measure(times=1 if quick else 3))
     _say("runs that wait for a person")
-    values |= uvloop.run(
-        waiting.measure(waiting.QUICK if quick else waiting.FULL, idle_seconds=2 if quick else 5)
-    )
+    values |= uvloop.run(waiting.measure(waiting.QUICK if quick else waiting.FULL, idle_seconds=2 if quick else 5))
     _say("memories stored and found")
     values |= uvloop.run(memory.measure(quick))
     _say("what is recalled")
     values |= uvloop.run(recall.measure())
     _say("memory, command line, start of a team")
-    values |= weight.measure(
-        idle_seconds=2 if quick else 5, runs=10 if quick else 40, repeats=1 if quick else 5
-    )
+    values |= weight.measure(idle_seconds=2 if quick else 5, runs=10 if quick else 40, repeats=1 if quick else 5)
     return values
 
 
@@ -105,9 +101,7 @@ def _sweep(quick: bool) -> dict[str, Any]:
             found[shards].append(uvloop.run(delegation.measure(size, shards)))
     by_shards = {
         shards: {
-            key: median(one[key] for one in passes)
-            for key, value in passes[0].items()
-            if not isinstance(value, list)
+            key: median(one[key] for one in passes) for key, value in passes[0].items() if not isinstance(value, list)
         }
         for shards, passes in found.items()
     }

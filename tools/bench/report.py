@@ -129,9 +129,7 @@ ROWS = [
     Row("memory_search_all_p50_ms_1k", "… all of them searched, p50", "ms"),
     Row("memory_inserts_per_second_10k", "memories stored per second, up to 10,000", "/s", 0),
     Row("memory_insert_p50_ms_10k", "… one alone, p50", "ms"),
-    Row(
-        "memory_search_p50_ms_10k", "… a person's searched by words and meaning, p50", "ms", target=Target(10)
-    ),
+    Row("memory_search_p50_ms_10k", "… a person's searched by words and meaning, p50", "ms", target=Target(10)),
     Row("memory_search_p99_ms_10k", "… p99", "ms"),
     Row("memory_search_all_p50_ms_10k", "… all of them searched, p50", "ms"),
     Row("memory_inserts_per_second_100k", "memories stored per second, up to 100,000", "/s", 0),

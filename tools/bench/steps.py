@@ -82,9 +82,7 @@ async def _compare(
     bus: list[tuple[float, float]] = []
     for _ in range(rounds):
         costs.append(await stretches(here, model, group))
-        bus.append(
-            (await _replayed(here, recorded.first, group), await _replayed(here, recorded.last, group))
-        )
+        bus.append((await _replayed(here, recorded.first, group), await _replayed(here, recorded.last, group)))
     first, last = median(cost.first for cost in costs), median(cost.last for cost in costs)
     bus_first, bus_last = median(b[0] for b in bus), median(b[1] for b in bus)
     return {
@@ -141,8 +139,7 @@ async def _record(here: Deployment) -> Recorded:
             # A stretch begins when its first model call is journaled.
             step = next((event.step for event in entry.events if isinstance(event, ModelCalled)), step)
     first, last = (
-        [append for step in range(begin, begin + STRETCH) for append in of_step[step]]
-        for begin in (FIRST, LAST)
+        [append for step in range(begin, begin + STRETCH) for append in of_step[step]] for begin in (FIRST, LAST)
     )
     return Recorded(first, last, entries, events)
 

@@ -21,9 +21,7 @@ from cadre.spec.agent import AgentSpec
 
 ECHO = "bench.echo"
 
-HELD = AgentSpec(
-    name="clerk", description="Refunds.", tools=["refund"], approvals={"refund": "when: amount > 100"}
-)
+HELD = AgentSpec(name="clerk", description="Refunds.", tools=["refund"], approvals={"refund": "when: amount > 100"})
 
 
 class HeldModel:

@@ -73,9 +73,7 @@ class Crew:
             for name in self.groups.get(agent, ()):
                 self.stack.agent(TEAM / f"{agent}.yaml", name=name, start=False)
         for name in self.groups["tools"]:
-            self.stack.add(
-                name, "cadre_tools", TEAM / "tools.py", start=False, CHAOS_EFFECTS=str(self.effects)
-            )
+            self.stack.add(name, "cadre_tools", TEAM / "tools.py", start=False, CHAOS_EFFECTS=str(self.effects))
         for name in self.groups["sandbox"]:
             self.stack.add(name, "cadre_sandbox", start=False)
         add_tracers(self.stack, self.receiver)

@@ -16,9 +16,7 @@ INTERRUPTED = "Interrupted"
 
 
 def violations(evidence: Evidence) -> Iterator[str]:
-    known = {
-        call: tool for order in evidence.orders for call, tool in calls_of(order.run, order.number).items()
-    }
+    known = {call: tool for order in evidence.orders for call, tool in calls_of(order.run, order.number).items()}
     yield from _executions(evidence, known)
     yield from _answers(evidence)
     yield from _messages(evidence)

@@ -39,12 +39,8 @@ def mixed_of(root: str, number: int) -> Mixed:
         parts=(pay, watch, close),
         worker=call_id(seeker, 3, 0),
         # The queuer's other steps are about its queue; a proposer's first call is the question to a person.
-        spends=_by_agent(
-            call_id(seeker, 1, 0), call_id(queuer, 2, 0), call_id(proposer, 1, 1), call_id(pay, 1, 0)
-        ),
-        posts=_by_agent(
-            call_id(seeker, 2, 0), call_id(queuer, 5, 0), call_id(proposer, 2, 0), call_id(watch, 1, 0)
-        ),
+        spends=_by_agent(call_id(seeker, 1, 0), call_id(queuer, 2, 0), call_id(proposer, 1, 1), call_id(pay, 1, 0)),
+        posts=_by_agent(call_id(seeker, 2, 0), call_id(queuer, 5, 0), call_id(proposer, 2, 0), call_id(watch, 1, 0)),
         looks=_by_agent("", call_id(queuer, 7, 0), call_id(proposer, 1, 2), call_id(watch, 1, 1)),
         balk=call_id(planner, 2, 2),
     )

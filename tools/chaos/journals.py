@@ -60,9 +60,7 @@ def _course(run: str, journal: list[Stored]) -> Iterator[str]:
         if end.state != "success":
             yield f"it ended as {end.state}: {end.error.message if end.error else ''}"
         after = events[events.index(end) + 1 :]
-        late = (
-            ev.RecordIgnored | ev.ToolAnswered | ev.DelegateFinished
-        )  # what came of calls that the end cut short
+        late = ev.RecordIgnored | ev.ToolAnswered | ev.DelegateFinished  # what came of calls that the end cut short
         if any(not isinstance(event, late) for event in after):
             yield "something happened after its end"
     state = fold((stored.entry for stored in journal), run, tree_of(run))

@@ -114,9 +114,7 @@ class Load:
         order.submitted_at = time.time()
         body = {"agent": "boss", "task": f"task <{order.number}>"}
         headers = {"Idempotency-Key": f"{self._key}-{order.number}"}
-        order.run = (
-            await self._insist(client, "POST", "/v1/runs", order.refusals, json=body, headers=headers)
-        )["id"]
+        order.run = (await self._insist(client, "POST", "/v1/runs", order.refusals, json=body, headers=headers))["id"]
         again = (await self._insist(client, "POST", "/v1/runs", json=body, headers=headers))["id"]
         if again != order.run:
             raise Unacceptable(f"its Idempotency-Key began a second run, {again}")

@@ -19,9 +19,7 @@ PARTS = ("kills", "adversary", "steered")
 @click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
 @click.option("--seed", type=int, help="[default: a random one, which is printed]")
 @click.option("--part", "parts", type=click.Choice(PARTS), multiple=True, help="This part alone.  [all]")
-@click.option(
-    "--round", "rounds", type=click.Choice(ROUNDS), multiple=True, help="Of `steered`, this.  [all]"
-)
+@click.option("--round", "rounds", type=click.Choice(ROUNDS), multiple=True, help="Of `steered`, this.  [all]")
 def main(seconds: float, seed: int | None, parts: tuple[str, ...], rounds: tuple[Round, ...]) -> None:
     """Kill, pause and restart a team at work, then look whether anything was lost, done twice or is stuck.
 

@@ -66,9 +66,6 @@ def test_every_service_is_restarted_under_load(tmp_path: Path) -> None:
     assert effects.interrupted(evidence) == {}, "an executor that is told to stop lets its calls finish"
     assert len(evidence.orders) > 20
     untimely = [
-        refusal
-        for order in evidence.orders
-        for refusal in order.refusals
-        if not replaced["gateway"].sees(refusal)
+        refusal for order in evidence.orders for refusal in order.refusals if not replaced["gateway"].sees(refusal)
     ]
     assert untimely == [], (untimely, replaced["gateway"])

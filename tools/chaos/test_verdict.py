@@ -64,9 +64,7 @@ def again(evidence: Evidence, run: str, index: int, cause: str) -> None:
 def index_of(evidence: Evidence, run: str, kind: type) -> int:
     journal = evidence.journals[run]
     return next(
-        index
-        for index, stored in enumerate(journal)
-        if any(isinstance(event, kind) for event in stored.entry.events)
+        index for index, stored in enumerate(journal) if any(isinstance(event, kind) for event in stored.entry.events)
     )
 
 
@@ -128,9 +126,7 @@ def exchange_left_out(evidence: Evidence) -> None:
 def change_question(evidence: Evidence, exchanges: int, /, **fields: object) -> None:
     """The first question about a block of ROOT's coder that has so many exchanges behind it."""
     place = next(
-        place
-        for place, call in enumerate(evidence.code)
-        if call.run == CODED.run and len(call.exchanges) == exchanges
+        place for place, call in enumerate(evidence.code) if call.run == CODED.run and len(call.exchanges) == exchanges
     )
     evidence.code[place] = msgspec.structs.replace(evidence.code[place], **fields)
 

@@ -49,9 +49,7 @@ CODE = [
         "repaired",
     ),
     Case("syntax-error", "coder", "Assign.", [code("x = = 3"), code("final_answer('repaired')")], "repaired"),
-    Case(
-        "refused-import", "coder", "Import.", [code("import os"), code("final_answer('without')")], "without"
-    ),
+    Case("refused-import", "coder", "Import.", [code("import os"), code("final_answer('without')")], "without"),
     Case(
         "no-code",
         "coder",

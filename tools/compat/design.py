@@ -117,9 +117,7 @@ def _failed_steps_forgotten(turns: list[Turn]) -> list[Turn]:
     """smolagents forgets the calls of a step in which one failed, and the results of the others with them."""
     left: list[Turn] = []
     for at, (role, facts) in enumerate(turns):
-        asked, told = (
-            (facts, turns[at + 1][1] if at + 1 < len(turns) else ()) if role == "assistant" else ((), ())
-        )
+        asked, told = (facts, turns[at + 1][1] if at + 1 < len(turns) else ()) if role == "assistant" else ((), ())
         if role == "user" and at:
             asked, told = turns[at - 1][1], facts
         if any(fact[0] == "called" for fact in asked) and any(fact[0] == "error" for fact in told):

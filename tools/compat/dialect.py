@@ -101,9 +101,7 @@ SMOLAGENTS = Dialect(
     calls=_python_calls,
 )
 
-_CADRE_TOOL = (
-    r"Error executing tool '(?P<name>\w+)' with arguments (?P<arguments>.*): (?P<type>\w+): (?P<message>.*)"
-)
+_CADRE_TOOL = r"Error executing tool '(?P<name>\w+)' with arguments (?P<arguments>.*): (?P<type>\w+): (?P<message>.*)"
 
 CADRE = Dialect(
     of_user={

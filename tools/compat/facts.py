@@ -89,9 +89,7 @@ def _functions_in(text: str) -> dict[str, list[str]]:
 
 def _sections(text: str, openings: dict[str, str], dialect: Dialect) -> list[Fact]:
     """The facts of a text: each section begins where one of the openings matches at the start of a line."""
-    pattern = re.compile(
-        "|".join(f"(?P<{kind}>^{opening})" for kind, opening in openings.items()), re.MULTILINE
-    )
+    pattern = re.compile("|".join(f"(?P<{kind}>^{opening})" for kind, opening in openings.items()), re.MULTILINE)
     found = list(pattern.finditer(text))
     places = [match.start() for match in found] + [len(text)]
     before = text[: places[0]]

@@ -68,9 +68,7 @@ def _by_smolagents(url: str) -> dict[tuple[str, str], Result]:
         ]
     )
     command = [str(PYTHON), "-W", "ignore", str(FOLDER / "smolagents_runner.py"), url, str(TEAM)]
-    done = subprocess.run(
-        command, input=tasks, capture_output=True, text=True, timeout=patience(300), check=False
-    )
+    done = subprocess.run(command, input=tasks, capture_output=True, text=True, timeout=patience(300), check=False)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     return {(SMOLAGENTS, case.name): result for case, result in zip(PLAYED, results, strict=True)}
@@ -83,9 +81,7 @@ def _by_cadre(stack: Stack) -> dict[tuple[str, str], Result]:
     libraries = {"CADRE_SANDBOX_PYTHON": str(PYTHON), "CADRE_SANDBOX_MODULES": LIBRARIES}
     stack.add("sandbox", "cadre_sandbox", start=False, **libraries)
     gateway = stack.open_gateway()
-    runs = {
-        case.name: gateway.submit(case.agent, case.task, session=case.name, **case.fields) for case in PLAYED
-    }
+    runs = {case.name: gateway.submit(case.agent, case.task, session=case.name, **case.fields) for case in PLAYED}
     return {(CADRE, case.name): _end(gateway, case, runs[case.name]) for case in PLAYED}
 
 

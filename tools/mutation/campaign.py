@@ -65,9 +65,7 @@ class Campaign:
         self._near: dict[str, dict[str, int]] = {}
         """Test files near each module, looked up beforehand: the checkout may change while its copies are at work."""
 
-    def verdicts(
-        self, mutations: Sequence[Mutation], explained: Explained, *, anew: bool
-    ) -> Iterator[Verdict]:
+    def verdicts(self, mutations: Sequence[Mutation], explained: Explained, *, anew: bool) -> Iterator[Verdict]:
         """One for each mutation, as they come; `anew` tries those that are explained too."""
         reasons = {one.id: why for one in mutations if (why := explained.why(one)) is not None}
         if not anew:
@@ -137,9 +135,7 @@ class Campaign:
         finally:
             copies.put(scratch)
         killed_by = ran.failed[0] if ran.failed else None
-        return Verdict(
-            mutation, killed_by, ran.timed_out, None if killed_by else why, time.monotonic() - began
-        )
+        return Verdict(mutation, killed_by, ran.timed_out, None if killed_by else why, time.monotonic() - began)
 
     def _test(self, scratch: Scratch, mutation: Mutation) -> Ran:
         files = self._tests(mutation)

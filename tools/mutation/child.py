@@ -71,9 +71,7 @@ class Executed:
             sys.setprofile(None)
             threading.setprofile(None)
             of_file = self.functions.setdefault(item.nodeid.partition("::")[0], set())
-            of_file |= {
-                f"{code.co_filename}:{code.co_qualname.replace('.<locals>', '')}" for code in self._codes
-            }
+            of_file |= {f"{code.co_filename}:{code.co_qualname.replace('.<locals>', '')}" for code in self._codes}
 
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_filename in self._watched:
@@ -156,9 +154,7 @@ def _test(request: dict[str, Any]) -> int:
 def _is_foreign(name: str) -> bool:
     """Whether a module was installed and is no plugin of pytest's, which loads those itself."""
     file = getattr(sys.modules[name], "__file__", None) or ""
-    return (
-        "site-packages" in file and "pytest" not in name and name.partition(".")[0] not in ("anyio", "xdist")
-    )
+    return "site-packages" in file and "pytest" not in name and name.partition(".")[0] not in ("anyio", "xdist")
 
 
 def _play(arguments: list[str]) -> int:

@@ -92,15 +92,11 @@ def _quoted(text: str) -> str:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutation", description=__doc__)
-    parser.add_argument(
-        "--only", action="append", help="a package or module to mutate (the core); repeatable"
-    )
+    parser.add_argument("--only", action="append", help="a package or module to mutate (the core); repeatable")
     parser.add_argument("--count", type=int, default=60, help="how many mutations are planted; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="draws which ones")
     parser.add_argument("--jobs", type=int, default=1, help="how many copies of the tree are tested at once")
-    parser.add_argument(
-        "--seeds", type=int, default=200, help="of the simulation, for those that unit tests miss"
-    )
+    parser.add_argument("--seeds", type=int, default=200, help="of the simulation, for those that unit tests miss")
     parser.add_argument("--id", action="append", help="plants this one; repeatable")
     parser.add_argument("--anew", action="store_true", help="tries the explained ones too")
     parser.add_argument("--list", action="store_true", help="only says what would be planted")

@@ -112,9 +112,7 @@ class Scratch:
             raise RuntimeError(f"pytest itself failed, with status {status}")
         notes = json.loads(self._notes.read_text())
         failed = notes["failed"] or ([f"pytest ended with status {status}"] if status else [])
-        functions = {
-            file: {self._named(name) for name in names} for file, names in notes["functions"].items()
-        }
+        functions = {file: {self._named(name) for name in names} for file, names in notes["functions"].items()}
         return Ran(failed, notes["seconds"], loaded=notes["loaded"], functions=functions)
 
     def simulate(self, seeds: int, *, seconds: float) -> Ran:
@@ -135,8 +133,6 @@ class Scratch:
         assert self._child is not None
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._child.stdin.write(
-            json.dumps({**request, "seconds": math.ceil(seconds), "compile": compile}) + "\n"
-        )
+        self._child.stdin.write(json.dumps({**request, "seconds": math.ceil(seconds), "compile": compile}) + "\n")
         self._child.stdin.flush()
         return int(self._child.stdout.readline())

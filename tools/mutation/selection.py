@@ -60,9 +60,7 @@ class Imports:
     def modules_below(self, packages: Iterable[str]) -> list[str]:
         """The modules of these packages, and the modules that are named themselves."""
         wanted = tuple(packages)
-        return sorted(
-            name for name in self._graph.modules if any(f"{name}.".startswith(f"{one}.") for one in wanted)
-        )
+        return sorted(name for name in self._graph.modules if any(f"{name}.".startswith(f"{one}.") for one in wanted))
 
     def file_of(self, module: str) -> Path:
         """The source file; a package's is its `__init__`."""

@@ -118,9 +118,7 @@ def _sites(parent: ast.AST, names: tuple[str, ...]) -> Iterator[Site]:
                 continue
             place = index if isinstance(value, list) else None
             for operator, replacement in replacements(node):
-                yield Site(
-                    ".".join(names) or "<module>", operator, 0, parent, field, place, node, replacement
-                )
+                yield Site(".".join(names) or "<module>", operator, 0, parent, field, place, node, replacement)
             if not isinstance(node, ast.Raise):
                 yield from _sites(node, names)
 
@@ -132,9 +130,7 @@ def _is_left_alone(node: ast.AST) -> bool:
             return True
         case ast.Expr(value=ast.Constant()):
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=logger))) if ast.unparse(logger).endswith(
-            "log"
-        ):
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=logger))) if ast.unparse(logger).endswith("log"):
             return True
         case ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))):
             return True

@@ -91,9 +91,7 @@ def ids(found: Module) -> dict[str, str]:
     return {found.id_of(site): site.change for site in found.sites}
 
 
-def tried(
-    toys: Layout, *which: str, explained: Explained | None = None, anew: bool = False
-) -> dict[str, Verdict]:
+def tried(toys: Layout, *which: str, explained: Explained | None = None, anew: bool = False) -> dict[str, Verdict]:
     found = module(toys)
     mutations = [found.mutation(site) for site in found.sites if found.id_of(site) in which]
     verdicts = Campaign(toys, Imports(toys)).verdicts(mutations, explained or Explained({}), anew=anew)
@@ -181,9 +179,7 @@ def test_what_no_test_notices_is_listed(toys: Layout, capsys: pytest.CaptureFixt
 
 def test_what_is_explained_is_not_listed(toys: Layout, tmp_path: Path) -> None:
     file = tmp_path / "explained.toml"
-    file.write_text(
-        f'["{EARLIER}"]\nchange = "min(deadline, latest) -> max(deadline, latest)"\nwhy = "Equal."\n'
-    )
+    file.write_text(f'["{EARLIER}"]\nchange = "min(deadline, latest) -> max(deadline, latest)"\nwhy = "Equal."\n')
     explained = Explained.read(file)
     for anew in (False, True):
         found = tried(toys, EARLIER, explained=explained, anew=anew)

@@ -132,9 +132,7 @@ class ApiKeys:
         """Make a key and return it with its token, which cannot be read again. Raises a 422 problem."""
         wanted.check()
         if not self.accepted:
-            raise invalid(
-                "no keys count here, only what the provider vouches for: CADRE_AUTH=keys,oidc takes both"
-            )
+            raise invalid("no keys count here, only what the provider vouches for: CADRE_AUTH=keys,oidc takes both")
         now = self.clock.now()
         fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "expires_in"}
         expires_at = after("expires_in", wanted.expires_in, now)
@@ -195,9 +193,7 @@ class ApiKeys:
             return True
         return key.parent in self._known and self._counts(self._known[key.parent])
 
-    async def _store(
-        self, fields: dict[str, object], by: str, expires_at: float | None, refresh: str = ""
-    ) -> MadeKey:
+    async def _store(self, fields: dict[str, object], by: str, expires_at: float | None, refresh: str = "") -> MadeKey:
         identity = secrets.token_hex(6)
         token = f"cadre_{identity}_{secrets.token_hex(32)}"
         about = {
@@ -215,10 +211,7 @@ class ApiKeys:
 
     async def _find(self, identity: str) -> ApiKey | None:
         await self._read(FRESH_SECONDS)
-        if (
-            identity not in self._known
-            and time.monotonic() - self._missed.get(identity, -inf) > FRESH_SECONDS
-        ):
+        if identity not in self._known and time.monotonic() - self._missed.get(identity, -inf) > FRESH_SECONDS:
             # Another gateway may have made the key a moment ago: a person who has just signed in is not refused.
             await self._read(0.0, apart=_MISS_SECONDS)
             self._missed[identity] = time.monotonic()

@@ -170,9 +170,7 @@ class Gate:
             )
         by_cookie = caller.key and "authorization" not in headers
         if by_cookie and scope["method"] not in _READING and not is_own_page(headers):
-            raise Problem(
-                403, "cross-origin", "who is signed in by a cookie writes from the gateway's own pages only"
-            )
+            raise Problem(403, "cross-origin", "who is signed in by a cookie writes from the gateway's own pages only")
         scope["state"]["caller"] = caller
         if caller.key:
             # Decisions, messages and edits are by the caller who was let in, even if the request names another.
@@ -185,9 +183,7 @@ class _Answering:
     """Sends an answer on when what it says is done stands in the audit trail; ends one that lasts once its caller's key
     does not count any more."""
 
-    def __init__(
-        self, access: Access, scope: Scope, send: Send, rule: RouteRule, variables: dict[str, str]
-    ) -> None:
+    def __init__(self, access: Access, scope: Scope, send: Send, rule: RouteRule, variables: dict[str, str]) -> None:
         self._access = access
         self._scope = scope
         self._caller: Principal = scope["state"]["caller"]
@@ -245,9 +241,7 @@ async def _refuse(kind: str, receive: Receive, send: Send) -> None:
     opens, which its server answers with 403."""
     if kind == "websocket":
         await receive()
-        await send(
-            {"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "this gateway speaks HTTP only"}
-        )
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "this gateway speaks HTTP only"})
         return
     raise RuntimeError(f"the gate admits HTTP alone, and this is {kind!r}")
 
@@ -322,9 +316,7 @@ class RateLimits:
         """Count a request. Raises a 429 problem when there were too many."""
         if caller.key:
             account, rate = caller.account or caller.key, caller.rate or self._default_rate
-            self._take(
-                f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second"
-            )
+            self._take(f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second")
 
     def check_start(self, caller: Principal) -> None:
         """Count a run that is begun. Raises a 429 problem when there were too many."""

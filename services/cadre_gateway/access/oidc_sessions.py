@@ -82,8 +82,7 @@ class SigningKeys:
         is asked in the background: only who cannot do with what is known waits for it."""
         now = self.clock()
         if self._asking is None or (
-            self._asking.done()
-            and now - self._asked_at >= (within if self._failure is None else MISS_SECONDS)
+            self._asking.done() and now - self._asked_at >= (within if self._failure is None else MISS_SECONDS)
         ):
             self._asked_at = now
             self._asking = asyncio.create_task(self._ask(now))

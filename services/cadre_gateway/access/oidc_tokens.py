@@ -80,9 +80,7 @@ class ProviderTokens:
         except jwt.MissingRequiredClaimError as error:
             raise refused(f"the token lacks the claim {error.claim}") from error
         except jwt.InvalidTokenError as error:
-            text = next(
-                (text for kind, text in _REFUSALS if isinstance(error, kind)), "the token is malformed"
-            )
+            text = next((text for kind, text in _REFUSALS if isinstance(error, kind)), "the token is malformed")
             raise refused(text) from error
         except jwt.PyJWTError as error:
             raise refused("the key of this token is not one for its algorithm") from error

@@ -104,9 +104,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
                 "out-of-scope",
                 "this key is for some agents or teams and no person's: leave `user` out, or use that person's key",
             )
-        raise Problem(
-            403, "out-of-scope", f"this key is {self.user!r}'s: leave `user` out, or write that name"
-        )
+        raise Problem(403, "out-of-scope", f"this key is {self.user!r}'s: leave `user` out, or write that name")
 
     def submission(self, wanted: Submission) -> Submission:
         """Return the request for a run as this caller may make it. Raises a 403 problem."""

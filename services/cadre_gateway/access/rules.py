@@ -109,9 +109,7 @@ _UNKNOWN: Right = "administer"
 def _pattern(path: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", path)
     names = [f"(?P<{name}>.*)" if name == "path" else f"(?P<{name}>[^/]+)" for name in parts[1::2]]
-    return re.compile(
-        "".join(re.escape(text) + name for text, name in zip(parts[::2], [*names, ""], strict=True))
-    )
+    return re.compile("".join(re.escape(text) + name for text, name in zip(parts[::2], [*names, ""], strict=True)))
 
 
 class RouteRules:

@@ -38,9 +38,7 @@ class Evaluator:
     _process: Process | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def decide(
-        self, state: ScheduleState, now: float, busy: bool, giving_up: str = ""
-    ) -> ScheduleState:
+    async def decide(self, state: ScheduleState, now: float, busy: bool, giving_up: str = "") -> ScheduleState:
         """Return the state after all ticks that are due, as `schedule_state.decide` does. Raises EvaluationEnded,
         but not with `giving_up`: nothing is rendered then."""
         if giving_up:

@@ -89,9 +89,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
 
     async def shown(self, state: NoticeState, upcoming: int) -> NoticeView:
         """Return the notice, with why it is not sent."""
-        return spread(
-            NoticeView, state.spec, maker=state.maker.name, paused_for=await self._loss(state.maker)
-        )
+        return spread(NoticeView, state.spec, maker=state.maker.name, paused_for=await self._loss(state.maker))
 
     async def changed(self, name: str) -> None:
         """Have the next thing that happens meet it."""
@@ -150,18 +148,14 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
                 raise DeliveryGivenUp(f"notice {spec.name}: {loss}: an administrator has to write it again")
             await self._try(delivery, f"notice {spec.name}", spec.attempts, self._post(spec, delivery))
 
-    async def _try(
-        self, delivery: NoticeDelivery, what: str, attempts: int, posting: Awaitable[None]
-    ) -> None:
+    async def _try(self, delivery: NoticeDelivery, what: str, attempts: int, posting: Awaitable[None]) -> None:
         try:
             await posting
         except WebhookGone as error:
             raise DeliveryGivenUp(f"{what}: {error}") from error
         except WebhookFailed as error:
             if delivery.attempt >= attempts:
-                raise DeliveryGivenUp(
-                    f"{what}: not taken in {delivery.attempt} tries, at last: {error}"
-                ) from error
+                raise DeliveryGivenUp(f"{what}: not taken in {delivery.attempt} tries, at last: {error}") from error
             pause = RETRY_SECONDS[min(delivery.attempt, len(RETRY_SECONDS)) - 1]
             log.warning("%s: %s; trying again in %g s", what, error, pause)
             await self.deliveries.retry(delivery, self.clock.now() + pause)
@@ -188,9 +182,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
         stored = await self.history.read_run(entry.tree, entry.run)
         before = [one.entry for one in stored if one.seq < seq]
         if len(before) != entry.n - 1:
-            raise BusUnavailable(
-                f"reading run {entry.run}", f"{len(before)} of {entry.n - 1} entries are there yet"
-            )
+            raise BusUnavailable(f"reading run {entry.run}", f"{len(before)} of {entry.n - 1} entries are there yet")
         run = fold(before, entry.run, entry.tree)
         if run.budget is None:
             return []
@@ -199,9 +191,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
 
 
 def _is_spending(entry: Entry) -> bool:
-    return entry.parent is None and any(
-        isinstance(one, ModelAnswered | DelegateFinished) for one in entry.events
-    )
+    return entry.parent is None and any(isinstance(one, ModelAnswered | DelegateFinished) for one in entry.events)
 
 
 def _delivery(spec: NoticeSpec, happened: Happened) -> NoticeDelivery:

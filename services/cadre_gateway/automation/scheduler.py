@@ -71,9 +71,7 @@ class Alarms(Protocol):
 class Decisions(Protocol):
     """Decides as `schedule_state.decide` does: see Evaluator. Raises EvaluationEnded."""
 
-    async def decide(
-        self, state: ScheduleState, now: float, busy: bool, giving_up: str = ""
-    ) -> ScheduleState: ...
+    async def decide(self, state: ScheduleState, now: float, busy: bool, giving_up: str = "") -> ScheduleState: ...
 
 
 class ScheduledRuns(Protocol):
@@ -189,10 +187,7 @@ class Scheduler:
 
     async def _carry_out(self, state: ScheduleState) -> ScheduleState:
         await asyncio.gather(
-            *(
-                self.runs.cancel(run, f"schedule {state.spec.name}: the next tick came")
-                for run in state.cancels
-            )
+            *(self.runs.cancel(run, f"schedule {state.spec.name}: the next tick came") for run in state.cancels)
         )
         for tick in state.given_up:
             why = next((one.detail for one in state.outcomes if one.tick == tick), "")

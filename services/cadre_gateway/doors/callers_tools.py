@@ -53,9 +53,7 @@ def tools_of(described: list[dict[str, Any]], card: AgentCard | None) -> list[To
             continue  # the agent has its own, whose answer is sent as a call of this one
         tool = _tool_of(one, f"tools[{index}]")
         if tool.name in own or tool.name in found:
-            raise invalid(
-                f"the agent has a {tool.name!r} of its own: name it otherwise", field=f"tools[{index}]"
-            )
+            raise invalid(f"the agent has a {tool.name!r} of its own: name it otherwise", field=f"tools[{index}]")
         found[tool.name] = tool
     return list(found.values())
 

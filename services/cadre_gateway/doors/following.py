@@ -100,9 +100,7 @@ class Answers:
         """Take entries into `progress` from the beginning until it is settled; `live`: yield deltas between them.
         Raises as `so_far` does, a 410 problem, and a 503 one when the gateway stops."""
         await self.lookup.find(progress.run)
-        follower = Follower(
-            self.lookup, self.feeds, progress.run, 0, idle_seconds=_IDLE_SECONDS, all_entries=True
-        )
+        follower = Follower(self.lookup, self.feeds, progress.run, 0, idle_seconds=_IDLE_SECONDS, all_entries=True)
         pinged = time.monotonic()
         with contextlib.ExitStack() as stack:
             if live:

@@ -51,9 +51,7 @@ def open_doors() -> list[Door]:
     names, others = read_doors(), {entry.name: entry.value for entry in entry_points(group=GROUP)}
     if unknown := sorted(names - {*_BUILT_IN, *others}):
         there = ", ".join([*_BUILT_IN, *sorted(others.keys() - {*_BUILT_IN})])
-        raise SettingError(
-            f"CADRE_DOORS={unknown[0]}: this installation has no such door; there are: {there}, or none"
-        )
+        raise SettingError(f"CADRE_DOORS={unknown[0]}: this installation has no such door; there are: {there}, or none")
     return [
         *(door for door in built_in_doors() if door.name in names),
         *(_declared(name, others[name]) for name in sorted(names - {*_BUILT_IN})),
@@ -112,9 +110,7 @@ def described(doors: Iterable[Door]) -> list[dict[str, Any]]:
     ]
 
 
-def listening_doors(
-    doors: Iterable[Door], runs: RunService, access: Access, platform: Platform
-) -> list[ListeningDoor]:
+def listening_doors(doors: Iterable[Door], runs: RunService, access: Access, platform: Platform) -> list[ListeningDoor]:
     """Return the doors that do not use HTTP. Raises SetupError."""
     return [_loaded(door.name, door.listens)(runs, access, platform) for door in doors if door.listens]
 
@@ -123,9 +119,7 @@ def _check_rules(door: Door, router: APIRouter) -> None:
     ruled = {_shape(rule) for rule in door.rules}
     for method, path in _routes(router):
         if (shape := _shape(RouteRule(method, path, "administer", "all"))) not in ruled:
-            raise SetupError(
-                f"the door {door.name} has no rule for its route {shape}: add one to its declaration"
-            )
+            raise SetupError(f"the door {door.name} has no rule for its route {shape}: add one to its declaration")
 
 
 def _routes(router: APIRouter) -> Iterator[tuple[str, str]]:

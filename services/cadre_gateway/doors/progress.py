@@ -188,9 +188,7 @@ class Progress:
         fresh = self._changed & self.held.keys()
         asks_person = any(not self.held[call].is_callers for call in fresh)
         # The caller answers its functions all at once; their answers come one by one.
-        asked = (
-            {call for call, held in self.pauses[-1].held.items() if held.is_callers} if self.pauses else set()
-        )
+        asked = {call for call, held in self.pauses[-1].held.items() if held.is_callers} if self.pauses else set()
         is_between = bool(asked & self._changed and asked & self.held.keys())
         if asks_person or (self._changed and not is_between and self._is_idle(self.run)):
             self.pauses.append(Pause(self.seq, self.at, dict(self.held)))

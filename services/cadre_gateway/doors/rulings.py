@@ -20,9 +20,7 @@ _YES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "allow", "all
 _REJECT = re.compile(r"(?:reject(?:ed)?|deny|denied|no|n)\b[\s,.:;!—-]*", re.IGNORECASE)
 
 
-async def questions_for(
-    reach: CallerReach, caller: Principal, progress: Progress
-) -> dict[str, PendingAnswer]:
+async def questions_for(reach: CallerReach, caller: Principal, progress: Progress) -> dict[str, PendingAnswer]:
     """Return the calls that wait for a person, if the caller reaches calls of this tree. Raise RetryableError."""
     asked = progress.questions
     return asked if asked and await reach.has(caller, "call", next(iter(asked))) else {}

@@ -78,10 +78,7 @@ async def seconds_taken(index: RunIndex, most: int) -> dict[str, list[float]]:
     RunIndexUnavailable.
     """
     agents = [agent for (agent,) in await index.read(SqlQuery(_AGENTS))]
-    return {
-        agent: [seconds for (seconds,) in await index.read(SqlQuery(_TOOK, (agent, most)))]
-        for agent in agents
-    }
+    return {agent: [seconds for (seconds,) in await index.read(SqlQuery(_TOOK, (agent, most)))] for agent in agents}
 
 
 class CallFilter(NamedTuple):

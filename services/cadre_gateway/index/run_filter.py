@@ -90,9 +90,7 @@ def page_place(order: RunOrder, before: str) -> Cursor:
     return cursor_of(before.removeprefix(mark))
 
 
-def page_query(
-    dialect: Dialect, wanted: RunFilter, order: RunOrder, limit: int, before: Cursor | None
-) -> SqlQuery:
+def page_query(dialect: Dialect, wanted: RunFilter, order: RunOrder, limit: int, before: Cursor | None) -> SqlQuery:
     """Ask for the summaries of a page, each with the value that it is ordered by."""
     column = _COLUMNS[order]
     conditions, values = _conditions(dialect, wanted)
@@ -152,9 +150,7 @@ def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Va
         conditions.append(_is_one_of("error", len(codes)))
         values += codes
     for name, label in wanted.labels:
-        conditions.append(
-            f"id IN (SELECT run FROM labels WHERE name = ?{'' if label is None else ' AND value = ?'})"
-        )
+        conditions.append(f"id IN (SELECT run FROM labels WHERE name = ?{'' if label is None else ' AND value = ?'})")
         values += (name,) if label is None else (name, label)
     if wanted.states is not None:
         conditions.append(_is_one_of("state", len(wanted.states)))

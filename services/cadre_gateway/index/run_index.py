@@ -88,9 +88,7 @@ class RunIndex:
                 if not saved.follows_from(self._streams):
                     if self._was_open:
                         raise RunIndexUnavailable(_ANOTHERS)
-                    log.info(
-                        "the index is of other streams, or too old: reading the journals from their start"
-                    )
+                    log.info("the index is of other streams, or too old: reading the journals from their start")
                     await self._database.empty()
                     saved = Saved()
             except RunIndexUnavailable as error:
@@ -154,9 +152,7 @@ class RunIndex:
     # --- what changes it
 
     @asynccontextmanager
-    async def changing(
-        self, tree: str, reader: str = BY_THIS_ALONE, seq: float = inf
-    ) -> AsyncIterator[IndexedTree]:
+    async def changing(self, tree: str, reader: str = BY_THIS_ALONE, seq: float = inf) -> AsyncIterator[IndexedTree]:
         """Open a tree to be changed, by one at a time: by the message at `seq` that a reader came upon, which changes
         it in every gateway alike, or by something else. Raises RunIndexUnavailable."""
         async with self._lock:
@@ -333,9 +329,7 @@ class RunIndex:
 
     def _may_wait(self) -> bool:
         """Return whether nothing has changed that only this gateway may know of."""
-        return self.failure is None and not any(
-            BY_THIS_ALONE in one.unsaved for one in self._changed.values()
-        )
+        return self.failure is None and not any(BY_THIS_ALONE in one.unsaved for one in self._changed.values())
 
     async def _look(self) -> None:
         """Drop what other gateways have saved, and take up what they have to remove."""

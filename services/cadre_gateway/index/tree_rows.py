@@ -76,14 +76,8 @@ _ORDER = (
         "UPDATE trees SET floor = CASE WHEN floor > ? THEN floor ELSE ? END, unstarted_at = ?"
         " WHERE tree = ? AND seq <= ?"
     ),
-    _NO_TEXTS := (
-        "DELETE FROM run_texts WHERE rowid IN (SELECT rowid FROM runs WHERE tree = ? AND seq <= ?)"
-    ),
-    *(
-        _NOTHING := [
-            f"DELETE FROM {one} WHERE tree = ? AND seq <= ?" for one in ("runs", "blobs", "labels", "calls")
-        ]
-    ),
+    _NO_TEXTS := ("DELETE FROM run_texts WHERE rowid IN (SELECT rowid FROM runs WHERE tree = ? AND seq <= ?)"),
+    *(_NOTHING := [f"DELETE FROM {one} WHERE tree = ? AND seq <= ?" for one in ("runs", "blobs", "labels", "calls")]),
     _RUN := _insert("runs", _RUN_COLUMNS, "id") + " OR runs.state = 'queued'",
     _QUEUED := _RUN.partition(" DO UPDATE")[0] + " DO NOTHING",
     _BLOB := _insert("blobs", ["tree", "blob", "seq"], "tree, blob"),
@@ -212,9 +206,7 @@ def queries_of(tree: str) -> list[SqlQuery]:
         SqlQuery("SELECT seq, floor, ended_at, unstarted_at, erased_at FROM trees WHERE tree = ?", (tree,)),
         SqlQuery("SELECT blob FROM blobs WHERE tree = ?", (tree,)),
         SqlQuery("SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id", (tree,)),
-        SqlQuery(
-            "SELECT state, body FROM calls WHERE tree = ? AND state <> ? ORDER BY at, call", (tree, CALL_GONE)
-        ),
+        SqlQuery("SELECT state, body FROM calls WHERE tree = ? AND state <> ? ORDER BY at, call", (tree, CALL_GONE)),
     ]
 
 

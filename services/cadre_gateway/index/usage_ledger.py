@@ -222,9 +222,7 @@ class UsageLedger:
                 )
                 self._count(key, sums)
 
-    def rows(
-        self, since: float, until: float, by: Sequence[Dimension], only: Mapping[str, str]
-    ) -> list[FiguresRow]:
+    def rows(self, since: float, until: float, by: Sequence[Dimension], only: Mapping[str, str]) -> list[FiguresRow]:
         """Return the sums of the hours that begin in the time, in the order of what they are taken by; `only` those of
         these values."""
         found: dict[tuple[str, ...], FiguresRow] = {}
@@ -244,9 +242,7 @@ class UsageLedger:
 
     def spending(self, since: float) -> list[tuple[LedgerKey, Figures]]:
         """Return what model calls have added in the hours that have not ended at `since`, and later."""
-        return [
-            cell for cell in self._cells(since - since % HOUR_SECONDS, float("inf")) if cell[1].model_calls
-        ]
+        return [cell for cell in self._cells(since - since % HOUR_SECONDS, float("inf")) if cell[1].model_calls]
 
     def _cells(self, since: float, until: float) -> list[tuple[LedgerKey, Figures]]:
         return [

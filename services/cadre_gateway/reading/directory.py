@@ -166,9 +166,7 @@ class LiveContracts:
 
     async def of_agent(self, presences: Iterable[Presence], agent: str) -> AgentSpec | None:
         """Return the specification of a live agent; None where it cannot be read."""
-        return (await self.specs(one for one in presences if one.agent and one.agent.name == agent)).get(
-            agent
-        )
+        return (await self.specs(one for one in presences if one.agent and one.agent.name == agent)).get(agent)
 
     async def spec(self, ref: str) -> AgentSpec | None:
         """Return the specification; None where it is not there yet, or is another version's."""

@@ -59,9 +59,7 @@ class LeftQueues:
                 f"no {service.kind} {service.name!r} has a queue: `cadre sweep --dry-run` lists what is left behind",
             )
         if (state := self._state(service, queue)) not in ("retired", "forgotten"):
-            raise _in_use(
-                service, f"it is {state}: `cadre retire {service.name}` first, and stop its processes"
-            )
+            raise _in_use(service, f"it is {state}: `cadre retire {service.name}` first, and stop its processes")
         if state == "forgotten":
             await self._retire(service)
         if queue.waiting or not await self._queues.remove(service):

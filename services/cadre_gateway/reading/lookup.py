@@ -83,16 +83,12 @@ class RunLookup:
         """Return the `n`-th entry of a run, whole. Raise a 404 problem where there is no such entry, NewerSchema,
         RetryableError."""
         tree = checked_tree_of(run)
-        stored, lifecycle = await asyncio.gather(
-            self.history.entry(tree, run, n), self.erasure.lifecycle(tree)
-        )
+        stored, lifecycle = await asyncio.gather(self.history.entry(tree, run, n), self.erasure.lifecycle(tree))
         erased = _erased(lifecycle)
         if stored is not None and (erased is None or stored.seq > erased.seq):
             return stored
         await self.find(run)
-        raise Problem(
-            404, "unknown-entry", f"run {run} has no entry {n}: `n` of its events names those that it has"
-        )
+        raise Problem(404, "unknown-entry", f"run {run} has no entry {n}: `n` of its events names those that it has")
 
     async def is_erased(self, tree: str) -> bool:
         """Return whether the tree was erased and has not begun again since: its journals may still hold a part of it.
@@ -128,9 +124,7 @@ class RunLookup:
     async def _pages(
         self, tree: str, turn: AsyncExitStack, whole_up_to: int | None, all_of: str | None
     ) -> AsyncGenerator[list[Stored]]:
-        (first, at_least), lifecycle = await asyncio.gather(
-            self.history.extent(tree), self.erasure.lifecycle(tree)
-        )
+        (first, at_least), lifecycle = await asyncio.gather(self.history.extent(tree), self.erasure.lifecycle(tree))
         after = max(0, first - 1)
         if (erased := _erased(lifecycle)) is not None:
             if not await self._is_begun_again(tree, erased):

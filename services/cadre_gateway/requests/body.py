@@ -291,9 +291,7 @@ def checked_submission(found: Submission) -> Submission:
             raise invalid(str(error)) from error
     elif found.reset:
         raise invalid("reset=true starts a session afresh: name it in `session`, or leave `reset` out")
-    if found.user is not None and not (
-        0 < len(found.user.strip()) <= _MAX_NAME_CHARS and found.user.isprintable()
-    ):
+    if found.user is not None and not (0 < len(found.user.strip()) <= _MAX_NAME_CHARS and found.user.isprintable()):
         raise invalid(f"user takes 1 to {_MAX_NAME_CHARS} printable characters, or left out")
     return found
 

@@ -39,9 +39,7 @@ async def known_parameters(request: Request) -> None:
             there_are = f"known parameters: {', '.join(known)}" if known else "this path has none"
             raise problems.invalid(f"query.{name}: unknown parameter; {there_are}")
         if times > 1 and not known[name]:
-            raise problems.invalid(
-                f"query.{name}: it is there {times} times and has one value: ask once for each"
-            )
+            raise problems.invalid(f"query.{name}: it is there {times} times and has one value: ask once for each")
 
 
 def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:

@@ -296,11 +296,7 @@ def _allowed(request: Request) -> list[str]:
     """Return the methods of the request's path, over all routes."""
     routes: list[BaseRoute] = request.app.routes
     candidates = ({**request.scope, "method": method} for method in _METHODS)
-    return [
-        scope["method"]
-        for scope in candidates
-        if any(route.matches(scope)[0] is Match.FULL for route in routes)
-    ]
+    return [scope["method"] for scope in candidates if any(route.matches(scope)[0] is Match.FULL for route in routes)]
 
 
 def install(app: FastAPI) -> None:

@@ -29,9 +29,7 @@ def changed(rollout: Rollout, change: RolloutChange, live: Collection[str]) -> R
         rest = _meant(change.rest, known, live) if change.rest is not None else None
         return _weighted(known, to, change.weight, rest, live)
     if not rollout.shares:
-        raise RefusedChange(
-            f"{rollout.agent} has no rollout: `cadre rollout {rollout.agent} --to REV` begins one"
-        )
+        raise RefusedChange(f"{rollout.agent} has no rollout: `cadre rollout {rollout.agent} --to REV` begins one")
     if change.rollback:
         return _rolled_back(rollout, live)
     if change.adopt is not None:
@@ -67,9 +65,7 @@ def _with(rollout: Rollout, revision: str) -> Rollout:
 def _meant(named: str, rollout: Rollout, live: Collection[str]) -> str:
     """Return the revision with this prefix."""
     known = dict.fromkeys([*(share.revision for share in rollout.shares), *live])
-    found = [one for one in known if one == named] or [
-        one for one in known if named and one.startswith(named)
-    ]
+    found = [one for one in known if one == named] or [one for one in known if named and one.startswith(named)]
     if len(found) == 1:
         return found[0]
     what = "begins several revisions" if found else "is no revision"
@@ -91,9 +87,7 @@ def _weighted(rollout: Rollout, to: str, weight: int, rest: str | None, live: Co
             raise RefusedChange(f"revision {revision} has no live replica: start one first")
     for share in rollout.shares:
         if share.state == "closing" and share.revision in (to, rest):
-            raise RefusedChange(
-                f"the queue of revision {share.revision} is being removed: try again in some seconds"
-            )
+            raise RefusedChange(f"the queue of revision {share.revision} is being removed: try again in some seconds")
     weights = _shared(rollout, to, weight, rest, live)
     shares = [
         replace(
@@ -106,9 +100,7 @@ def _weighted(rollout: Rollout, to: str, weight: int, rest: str | None, live: Co
     return replace(rollout, shares=shares)
 
 
-def _shared(
-    rollout: Rollout, to: str, weight: int, rest: str | None, live: Collection[str]
-) -> dict[str, int]:
+def _shared(rollout: Rollout, to: str, weight: int, rest: str | None, live: Collection[str]) -> dict[str, int]:
     """Return the weights, together a hundred: the others share what is left as they shared before."""
     left = WHOLE - weight
     others = [share for share in rollout.shares if share.revision != to and share.state != "closing"]
@@ -146,9 +138,7 @@ def _adopted(rollout: Rollout, adopt: str, by: str | None, live: Collection[str]
     whose, taker = _meant(adopt, rollout, live), _meant(by, rollout, live)
     share, taking = rollout.share_of(whose), rollout.share_of(taker)
     if share is None or taking is None:
-        raise RefusedChange(
-            f"{whose if share is None else taker} has no part in the rollout: give it one with `to`"
-        )
+        raise RefusedChange(f"{whose if share is None else taker} has no part in the rollout: give it one with `to`")
     if taking.state == "closing" or (taking.adopted_by and whose != taker):
         raise RefusedChange(f"revision {taker} takes no runs itself any more")
     if taker not in live:

@@ -96,9 +96,7 @@ class RolloutEditor:
         open_runs = await known_open_runs_of(self._index, agent)
         live = self._live(agent)
         if not rollout.version and not open_runs and not self._is_known(agent):
-            raise Problem(
-                404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it is known to go on"
-            )
+            raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it is known to go on")
         waiting = await self._slots.waiting(agent) if rollout.shares else {}
         counts = {slot: sum(many) for slot, many in waiting.items()}
         view = _view(rollout, live, open_runs, counts, self._schemas(agent))
@@ -122,9 +120,7 @@ class RolloutEditor:
             stored = await self._rollouts.read(agent)
             rollout = stored.rollout
             if not rollout.version and not self._is_known(agent):
-                raise Problem(
-                    404, "unknown-agent", f"no live agent is named {agent!r}: start its service first"
-                )
+                raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}: start its service first")
             if change.version not in (None, rollout.version):
                 raise _stale(rollout)
             try:

@@ -210,9 +210,7 @@ def provider_router(sign_in: ConsoleSignIn, access: Access) -> APIRouter:
         except (Problem, RetryableError, TimeoutError) as problem:
             answer = failed(problem)
             access.limits.check_stranger(request.client.host if request.client else "")
-        answer.delete_cookie(
-            cookie_name(request), httponly=True, samesite="lax", secure=access.is_https(request)
-        )
+        answer.delete_cookie(cookie_name(request), httponly=True, samesite="lax", secure=access.is_https(request))
         return answer
 
     return routes

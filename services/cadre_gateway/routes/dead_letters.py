@@ -46,9 +46,7 @@ def router(dead: NatsDeadLetters, journal: Journal, blobs: Blobs) -> APIRouter:
     ) -> Response:
         async with answer_deadline():
             found, last = page_of(await dead.newest(limit + 1, before), limit)
-        return json_answer(
-            DeadLetterList([summary_of(letter) for letter in found], last.id if last else None)
-        )
+        return json_answer(DeadLetterList([summary_of(letter) for letter in found], last.id if last else None))
 
     @routes.get("/{letter}", summary="One dead letter", responses=openapi.answers(DeadLetterDetail))
     async def get_letter(letter: Letter) -> Response:
@@ -72,9 +70,7 @@ def router(dead: NatsDeadLetters, journal: Journal, blobs: Blobs) -> APIRouter:
             await dead.retry(found, found.message)
         return json_answer(DeadLetterDone(letter, "retried", summary_of(found).run))
 
-    @routes.delete(
-        "/{letter}", summary="Remove it and its message", responses=openapi.answers(DeadLetterDone)
-    )
+    @routes.delete("/{letter}", summary="Remove it and its message", responses=openapi.answers(DeadLetterDone))
     async def delete_letter(letter: Letter) -> Response:
         async with answer_deadline():
             found = await find(letter)

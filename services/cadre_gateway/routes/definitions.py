@@ -140,9 +140,7 @@ def of_triggers(triggers: TriggerIntake) -> APIRouter:
     """Return the routes of triggers, and that of the webhooks which start their runs."""
     routes = router(triggers)
 
-    @routes.post(
-        "/{name}", summary="Start a run by a signed webhook", status_code=202, openapi_extra=_WEBHOOK
-    )
+    @routes.post("/{name}", summary="Start a run by a signed webhook", status_code=202, openapi_extra=_WEBHOOK)
     async def post_webhook(name: str, request: Request) -> Response:
         """Signed as Standard Webhooks has it; the body goes into the trigger's template. A message that is sent again
         finds the run that it started."""

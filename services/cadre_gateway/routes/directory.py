@@ -60,9 +60,7 @@ def router(
     them out of the deployment."""
     routes = APIRouter(prefix="/v1", tags=["directory"])
 
-    @routes.get(
-        "/agents", summary="Agents: live, away, at rest", responses=openapi.answers(openapi.AgentList)
-    )
+    @routes.get("/agents", summary="Agents: live, away, at rest", responses=openapi.answers(openapi.AgentList))
     async def get_agents() -> Response:
         presences = registry.reachable()
         agents = directory.agents(presences, await contracts.specs(presences))
@@ -87,9 +85,7 @@ def router(
     async def get_tools() -> Response:
         return json_answer(openapi.ToolList(directory.tools(registry.reachable())))
 
-    @routes.get(
-        "/sandboxes", summary="Sandbox pools: live, away", responses=openapi.answers(openapi.SandboxList)
-    )
+    @routes.get("/sandboxes", summary="Sandbox pools: live, away", responses=openapi.answers(openapi.SandboxList))
     async def get_sandboxes() -> Response:
         return json_answer(openapi.SandboxList(directory.sandboxes(registry.reachable())))
 
@@ -104,9 +100,7 @@ def router(
     async def _retired(service: ServiceKey) -> Response:
         if service not in registry.absences():
             what = "pool" if service.kind == "sandbox" else service.kind
-            raise Problem(
-                404, f"unknown-{what}", f"no {what} is named {service.name!r}: `cadre ps` lists them"
-            )
+            raise Problem(404, f"unknown-{what}", f"no {what} is named {service.name!r}: `cadre ps` lists them")
         async with answer_deadline():
             await retire(service)
         return Response(status_code=204)
@@ -183,9 +177,7 @@ def rollout_router(rollouts: RolloutEditor) -> APIRouter:
         async with answer_deadline():
             return json_answer(AgentLag(await rollouts.lag(agent, beside)))
 
-    @routes.get(
-        "/rollout", summary="How an agent's revisions share its runs", responses=openapi.answers(RolloutView)
-    )
+    @routes.get("/rollout", summary="How an agent's revisions share its runs", responses=openapi.answers(RolloutView))
     async def get_rollout(agent: str) -> Response:
         async with answer_deadline():
             return json_answer(await rollouts.show(agent))
@@ -235,9 +227,7 @@ def statistics_router(ledger: UsageLedger, clock: Clock) -> APIRouter:
         dimensions = _dimensions(by)
         rows = ledger.rows(begin, end, dimensions, only)
         if len(rows) > MAX_ROWS:
-            raise invalid(
-                f"by: {len(rows):,} rows are over {MAX_ROWS:,}: ask for a shorter time or for less at once"
-            )
+            raise invalid(f"by: {len(rows):,} rows are over {MAX_ROWS:,}: ask for a shorter time or for less at once")
         total = next(iter(ledger.rows(begin, end, (), only)), FiguresRow())
         return json_answer(Statistics(since=begin, until=end, by=dimensions, rows=rows, total=total))
 

@@ -37,9 +37,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
         await lookup.find(run)
         tree = tree_of(run)
         if for_writing and (root := await lookup.find(tree)).finished:
-            raise Problem(
-                409, "run-ended", f"run {tree} has ended as {root.state}: its files stay as they are"
-            )
+            raise Problem(409, "run-ended", f"run {tree} has ended as {root.state}: its files stay as they are")
         return workspaces.open(tree, secrets.token_hex(8))
 
     @routes.get("/blobs/{sha256}", summary="The bytes of a file or image", responses=_DOWNLOAD)
@@ -54,9 +52,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
             data = await workspaces.blobs.get(f"blob:{sha256}")
         return download(data, name or sha256, type or media_type_of(data, name))
 
-    @routes.get(
-        "/runs/{run}/files", summary="Files of a run's workspace", responses=openapi.answers(openapi.FileList)
-    )
+    @routes.get("/runs/{run}/files", summary="Files of a run's workspace", responses=openapi.answers(openapi.FileList))
     async def get_files(run: str) -> Response:
         """Lists the workspace of the whole tree that the run belongs to: its agents share it."""
         async with answer_deadline():
@@ -94,9 +90,7 @@ def router(lookup: RunLookup, workspaces: Workspaces) -> APIRouter:
                 )
         return json_answer(entry)
 
-    @routes.delete(
-        "/runs/{run}/files/{path:path}", summary="Take a file from a run's workspace", status_code=204
-    )
+    @routes.delete("/runs/{run}/files/{path:path}", summary="Take a file from a run's workspace", status_code=204)
     async def delete_file(run: str, path: str) -> Response:
         with workspace_problems():
             async with answer_deadline():
@@ -113,6 +107,4 @@ async def _readable_path(request: Request) -> None:
         unquote_to_bytes(raw).decode()
     except UnicodeDecodeError as error:
         text = raw.decode("latin-1")
-        raise invalid(
-            f"path {text!r} is not UTF-8: write it as UTF-8 and percent-encode its bytes"
-        ) from error
+        raise invalid(f"path {text!r} is not UTF-8: write it as UTF-8 and percent-encode its bytes") from error

@@ -61,9 +61,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
         async with answer_deadline():
             return json_answer(await sent_request(lookup, blobs, run, step, purpose, attempt))
 
-    @routes.get(
-        "/{run}/replay", summary="Decide a run's journal again", responses=openapi.answers(ReplayAnswer)
-    )
+    @routes.get("/{run}/replay", summary="Decide a run's journal again", responses=openapi.answers(ReplayAnswer))
     async def get_replay(run: str, run_only: bool = False) -> Response:
         """Covers all runs below it too, unless `run_only`. Nothing is sent, and no run is changed."""
         return json_answer(await replay(lookup, run, run_only))

@@ -40,9 +40,7 @@ class Sessions:
     history: History
     clock: Clock
 
-    async def take_turn(
-        self, agent: str, session: str, user: str | None, run: str, reset: bool
-    ) -> str | None:
+    async def take_turn(self, agent: str, session: str, user: str | None, run: str, reset: bool) -> str | None:
         """Make `run` the last one of the person's session; returns the run whose memory it goes on from.
 
         Raises a 409 problem while the last one is still going (unless `reset`), RetryableError.
@@ -128,9 +126,7 @@ class Submitter:
         `beside` are checked against the agent's `input_schema` only if the schema names them. `standing` says which
         words are people's where not all are. Raise Problem, RetryableError.
         """
-        run, user, known = await self.admission.admit(
-            caller, wanted.agent, wanted.user, key, needs_agent=needs_agent
-        )
+        run, user, known = await self.admission.admit(caller, wanted.agent, wanted.user, key, needs_agent=needs_agent)
         if known is not None:
             return known
         if needs_agent:
@@ -187,9 +183,7 @@ class Submitter:
         except ValueError as error:
             raise invalid(f"images[{number}]: not base64: {error}") from error
         if content is None or not content.media_type.startswith("image/"):
-            raise invalid(
-                f"images[{number}]: send a `data:image/…;base64,…` URL, an https: URL or a `blob:<sha256>`"
-            )
+            raise invalid(f"images[{number}]: send a `data:image/…;base64,…` URL, an https: URL or a `blob:<sha256>`")
         return await self.blobs.put(content.data)
 
 

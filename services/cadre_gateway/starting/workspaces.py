@@ -108,9 +108,7 @@ class FileCarrier:
         if present and await self.history.task(tree, tree) is not None:
             return []  # another try of this request has come to its end
         wanted, later = await self._files_of(source) if source is not None else ({}, [])
-        own = {
-            path for path, (record, _) in present.items() if record.ref is not None and not is_carried(record)
-        }
+        own = {path for path, (record, _) in present.items() if record.ref is not None and not is_carried(record)}
         if (number := len(own | wanted.keys())) > MAX_FILES:
             raise invalid(
                 f"the run would begin with {number} files, those of run {source.tree if source else tree} among"

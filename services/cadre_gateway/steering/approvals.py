@@ -126,9 +126,7 @@ def schema_in(run: Run, name: str, kind: str, pending: CallState | None = None) 
     return run.tools[name].input_schema if name in run.tools else None
 
 
-def _search(
-    entries: list[Entry], call: str
-) -> tuple[tuple[Entry, ApprovalRequested] | None, ApprovalDecision | None]:
+def _search(entries: list[Entry], call: str) -> tuple[tuple[Entry, ApprovalRequested] | None, ApprovalDecision | None]:
     request, ruled = None, None
     for entry in entries:
         for event in entry.events:
@@ -218,9 +216,7 @@ class ApprovalDecisions:
             raise Problem(410, "run-ended", f"run {run.id} is over ({ended}): call {call} was never made")
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ruled.at))
         if ruled.verdict == "expired":
-            raise Problem(
-                410, "approval-expired", f"no one decided on call {call} in time: it expired at {at}"
-            )
+            raise Problem(410, "approval-expired", f"no one decided on call {call} in time: it expired at {at}")
         if not _says_the_same(ruled, request, wanted):
             raise Problem(409, "already-decided", f"call {call} was {ruled.verdict} by {ruled.by} at {at}")
         return ruled
@@ -234,9 +230,7 @@ def _with_edits(wanted: Ruling, about: dict[str, Any]) -> Ruling:
         edits = only_edits(len(proposed_calls(about)), wanted.only)
     except CallNotAllowed as error:
         raise invalid(str(error)) from error
-    return msgspec.structs.replace(
-        wanted, verdict="corrected" if edits else wanted.verdict, edits=edits, only=None
-    )
+    return msgspec.structs.replace(wanted, verdict="corrected" if edits else wanted.verdict, edits=edits, only=None)
 
 
 def _says_the_same(ruled: ApprovalDecision, request: ApprovalRequested, wanted: Ruling) -> bool:

@@ -99,9 +99,7 @@ class Steering:
     sender: RecordSender
     clock: Clock
 
-    async def signal(
-        self, run: str, name: str, payload: Any, key: IdempotencyKey | None, by: str
-    ) -> Delivered:
+    async def signal(self, run: str, name: str, payload: Any, key: IdempotencyKey | None, by: str) -> Delivered:
         """Send a signal to the run; a repeated `key` finds the one that was sent before.
 
         Raises a 404, 409 or 422 problem, RetryableError.
@@ -112,9 +110,7 @@ class Steering:
             raise invalid(str(error)) from error
         return await self._say(Signal, "signal", run, key, by, name=name, payload=payload)
 
-    async def tell(
-        self, run: str, text: str, mode: MessageMode, key: IdempotencyKey | None, by: str
-    ) -> Delivered:
+    async def tell(self, run: str, text: str, mode: MessageMode, key: IdempotencyKey | None, by: str) -> Delivered:
         """Send a message to the run; a repeated `key` finds the one that was sent before.
 
         Raises a 404, 409 or 422 problem, RetryableError.

@@ -164,9 +164,7 @@ class FollowedTree:
         while len(rows) > _ROWS_IN_A_FRAME:
             seq = rows[_ROWS_IN_A_FRAME - 1].seq  # all that an entry has changed comes at once
             found.append(
-                RowsChanged(
-                    seq, [row for row in rows if row.seq <= seq], [one for one in lines if one.seq <= seq]
-                )
+                RowsChanged(seq, [row for row in rows if row.seq <= seq], [one for one in lines if one.seq <= seq])
             )
             rows, lines = [row for row in rows if row.seq > seq], [one for one in lines if one.seq > seq]
         if rows or lines:

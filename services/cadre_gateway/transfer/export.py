@@ -150,9 +150,7 @@ def read(file: Path) -> Iterator[tuple[int, Header | Line]]:
                     raise BadRunFile(f"line {number} has more values than any line of an exported run")
                 yield number, _header(text) if number == 1 else _line(number, text)
     except gzip.BadGzipFile as error:
-        raise BadRunFile(
-            "it is no exported run: those are gzip files that `cadre runs export` writes"
-        ) from error
+        raise BadRunFile("it is no exported run: those are gzip files that `cadre runs export` writes") from error
     except EOFError as error:
         raise BadRunFile(f"it ends in the middle of line {number + 1}: copy it again") from error
     except zlib.error as error:
@@ -181,9 +179,7 @@ def _header(text: bytes) -> Header:
             )
         header = msgspec.convert(fields, Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRunFile(
-            f"it is no exported run: its first line is not what it should be ({error})"
-        ) from error
+        raise BadRunFile(f"it is no exported run: its first line is not what it should be ({error})") from error
     if not _TREE_ID.fullmatch(header.tree):
         raise BadRunFile(f"{header.tree!r} is not the id of a run")
     return header
@@ -224,9 +220,7 @@ class RunExporter:
         await self.lookup.find(run)
         tree = tree_of(run)
         if run != tree:
-            raise invalid(
-                f"run {run} is a part of run {tree}, and only whole trees are exported: export {tree}"
-            )
+            raise invalid(f"run {run} is a part of run {tree}, and only whole trees are exported: export {tree}")
         return self._compressed(tree, await self._extent(tree))
 
     async def _extent(self, tree: str) -> _Extent:

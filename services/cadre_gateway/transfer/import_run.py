@@ -284,16 +284,12 @@ class RunWriter:
         self.last = max(self.last, seq)
 
     async def _append(self, head: EntryHead, journal: _ImportedJournal, data: bytes) -> int:
-        return await self._archive.append(
-            self._tree, head.run, moved(data, journal.pointers.packed()), journal.seq
-        )
+        return await self._archive.append(self._tree, head.run, moved(data, journal.pointers.packed()), journal.seq)
 
 
 def contended(tree: str) -> Problem:
     """Return the 409 problem of an import that conflicts with writes of another process."""
-    return Problem(
-        409, "run-exists", f"somebody else writes to run {tree} here: look at it before you try again"
-    )
+    return Problem(409, "run-exists", f"somebody else writes to run {tree} here: look at it before you try again")
 
 
 @dataclass(frozen=True)
@@ -361,9 +357,7 @@ class RunImporter:
                 return  # an import that was cut short
         elif await self.lookup.history.task(tree, tree) is None:
             return
-        raise Problem(
-            409, "run-exists", f"run {tree} is here already: `cadre show {tree}`, or erase it first"
-        )
+        raise Problem(409, "run-exists", f"run {tree} is here already: `cadre show {tree}`, or erase it first")
 
     async def _lift_erasure(self, tree: str) -> None:
         """Record that a run which was erased here is back, before anything of it is written."""

@@ -24,10 +24,7 @@ def build(weights: Path, target: Path) -> None:
     """Write the graph of the weights to `target`, atomically."""
     graph = _Graph(load_file(weights))
     _encoder(graph)
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
-        for name in ("ids", "mask")
-    ]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"]) for name in ("ids", "mask")]
     outputs = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["batch", DIM])]
     made = helper.make_graph(graph.nodes, "minilm", inputs, outputs, graph.constants)
     model = helper.make_model(
@@ -94,20 +91,15 @@ def _encoder(g: _Graph) -> None:
 def _embedded(g: _Graph) -> str:
     words = g.op("Gather", g.weight("embeddings.word_embeddings.weight"), "ids")
     length = g.op("Shape", "ids", start=1, end=2)
-    positions = g.op(
-        "Slice", g.weight("embeddings.position_embeddings.weight"), g.numbers(0), length, g.numbers(0)
-    )
-    kind = g.op(
-        "Gather", g.weight("embeddings.token_type_embeddings.weight"), g.constant("first", np.int64(0))
-    )
+    positions = g.op("Slice", g.weight("embeddings.position_embeddings.weight"), g.numbers(0), length, g.numbers(0))
+    kind = g.op("Gather", g.weight("embeddings.token_type_embeddings.weight"), g.constant("first", np.int64(0)))
     return g.norm(g.op("Add", g.op("Add", words, positions), kind), "embeddings.LayerNorm")
 
 
 def _layer(g: _Graph, x: str, bias: str, name: str) -> str:
     shape = g.numbers(0, 0, HEADS, DIM // HEADS)
     heads = {
-        part: g.op("Reshape", g.dense(x, f"{name}.attention.self.{part}"), shape)
-        for part in ("query", "key", "value")
+        part: g.op("Reshape", g.dense(x, f"{name}.attention.self.{part}"), shape) for part in ("query", "key", "value")
     }
     query = g.op("Transpose", heads["query"], perm=[0, 2, 1, 3])
     key = g.op("Transpose", heads["key"], perm=[0, 2, 3, 1])

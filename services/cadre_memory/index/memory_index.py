@@ -156,9 +156,7 @@ class MemoryIndex:
 
         return await self._read(search)
 
-    async def scroll(
-        self, *, within: Within, where: Where, limit: int, after: str | None = None
-    ) -> ChunkPage:
+    async def scroll(self, *, within: Within, where: Where, limit: int, after: str | None = None) -> ChunkPage:
         """Return a page of at most `limit` chunks; `after` is the `next` of the page before."""
         if after is not None:
             check_id(after)
@@ -257,9 +255,7 @@ class MemoryIndex:
                 if not await self.store.count(collection, selector):
                     return
                 await self.store.delete(collection, selector)
-            raise IndexUnavailable(
-                f"memories are stored in {collection} as fast as they are removed: try again"
-            )
+            raise IndexUnavailable(f"memories are stored in {collection} as fast as they are removed: try again")
 
         await self._write_to_all(self._all_collections, delete)
         return gone
@@ -301,9 +297,7 @@ class MemoryIndex:
     async def _all_collections(self) -> list[str]:
         """Return the live collection first, then all others that may hold the same memories."""
         live = await self.live()
-        rest = [
-            name for name in await self.store.collections() if vector_index.is_collection(name, self.prefix)
-        ]
+        rest = [name for name in await self.store.collections() if vector_index.is_collection(name, self.prefix)]
         return [live, *sorted(set(rest) - {live})]
 
 

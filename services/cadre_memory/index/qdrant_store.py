@@ -59,9 +59,7 @@ class QdrantStore(Store):
     def server(cls, url: str, api_key: str = "") -> Self:
         """Return a store on a server that is reached over REST: one port, regardless of what is in between."""
         if api_key and url.startswith("http://"):
-            log.warning(
-                "the key of the Qdrant server travels in the open: https:// if it leaves this machine"
-            )
+            log.warning("the key of the Qdrant server travels in the open: https:// if it leaves this machine")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # the client's way to say the same
             client = AsyncQdrantClient(
@@ -124,9 +122,7 @@ class QdrantStore(Store):
     async def upsert(self, collection: str, points: list[Point], *, only_new: bool = False) -> None:
         mode = models.UpdateMode.INSERT_ONLY if only_new else models.UpdateMode.UPSERT
         async with _translated_errors("storing points"):
-            await self._client.upsert(
-                collection, points=[_point(one) for one in points], wait=True, update_mode=mode
-            )
+            await self._client.upsert(collection, points=[_point(one) for one in points], wait=True, update_mode=mode)
 
     async def set_dense(self, collection: str, vectors: dict[str, list[list[float]]]) -> None:
         wanted = [models.PointVectors(id=id, vector={vector_index.DENSE: one}) for id, one in vectors.items()]
@@ -142,9 +138,7 @@ class QdrantStore(Store):
                     models.HasVectorCondition(has_vector=vector_index.DENSE),
                 ]
             )
-            await self._client.set_payload(
-                collection, payload={"embed_state": "done"}, points=there, wait=True
-            )
+            await self._client.set_payload(collection, payload={"embed_state": "done"}, points=there, wait=True)
 
     async def search(self, collection: str, query: Query, selector: PointSelector) -> list[ScoredPoint]:
         wanted = rest_filter(condition_of(selector))
@@ -204,16 +198,12 @@ class QdrantStore(Store):
 
     async def count(self, collection: str, selector: PointSelector) -> int:
         async with _translated_errors("counting points"):
-            return (
-                await self._client.count(collection, rest_filter(condition_of(selector)), exact=True)
-            ).count
+            return (await self._client.count(collection, rest_filter(condition_of(selector)), exact=True)).count
 
     async def delete(self, collection: str, selector: PointSelector) -> int:
         """Remove points by ids that were read with the filter: what is counted is what is removed."""
         gone = 0
-        while records := (
-            await self.scroll(collection, selector, limit=_PAGE_POINTS, fields=["hash"])
-        ).records:
+        while records := (await self.scroll(collection, selector, limit=_PAGE_POINTS, fields=["hash"])).records:
             ids: list[Any] = [one.id for one in records]
             async with _translated_errors("removing points"):
                 await self._client.delete(collection, models.PointIdsList(points=ids), wait=True)
@@ -300,9 +290,7 @@ def collection_parameters(collection: str) -> dict[str, Any]:
             )
         },
         "on_disk_payload": True,
-        "optimizers_config": models.OptimizersConfigDiff(
-            deleted_threshold=0.1, vacuum_min_vector_number=1000
-        ),
+        "optimizers_config": models.OptimizersConfigDiff(deleted_threshold=0.1, vacuum_min_vector_number=1000),
         "strict_mode_config": models.StrictModeConfig(
             enabled=True,
             max_query_limit=_PAGE_POINTS,
@@ -333,8 +321,6 @@ def _dense(dim: int) -> models.VectorParams:
         multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
         hnsw_config=models.HnswConfigDiff(m=0, payload_m=16, ef_construct=128),
         quantization_config=models.ScalarQuantization(
-            scalar=models.ScalarQuantizationConfig(
-                type=models.ScalarType.INT8, quantile=0.99, always_ram=True
-            )
+            scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
         ),
     )

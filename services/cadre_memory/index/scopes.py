@@ -97,9 +97,7 @@ def selected(selection: Selection, at: float | None = None) -> Within:
     if empty:
         raise MemoryRefused(f"{empty[0]} is empty: give a name, or leave it out")
     if selection.all and given:
-        raise MemoryRefused(
-            f"`all` means everybody's: leave out {', '.join(sorted(given))}, or leave out `all`"
-        )
+        raise MemoryRefused(f"`all` means everybody's: leave out {', '.join(sorted(given))}, or leave out `all`")
     if not (given or selection.all):
         raise MemoryRefused(
             "whose memories? Give agent, team, user, session or run, with a scope if you like; or all=true"

@@ -221,9 +221,7 @@ class Columns:
         distinct, which, points = np.unique(found["word"], return_inverse=True, return_counts=True)
         size = np.count_nonzero(corpus)
         asked = dict(zip(*query, strict=True))
-        weights = np.log((size - points + 0.5) / (points + 0.5) + 1) * [
-            asked[one] for one in distinct.tolist()
-        ]
+        weights = np.log((size - points + 0.5) / (points + 0.5) + 1) * [asked[one] for one in distinct.tolist()]
         scores = np.zeros(len(self.ids), np.float32)
         np.add.at(scores, slots, weights[which] * found["weight"])
         hits = np.unique(slots[wanted[slots]])
@@ -378,11 +376,7 @@ class SqliteStore(Store):
             records = [
                 PointRecord(
                     id,
-                    {
-                        name: value
-                        for name, value in payloads[slot].items()
-                        if fields is None or name in fields
-                    },
+                    {name: value for name, value in payloads[slot].items() if fields is None or name in fields},
                 )
                 for id, slot in ids[:limit]
             ]
@@ -461,9 +455,7 @@ class SqliteStore(Store):
 
     def _remove(self, columns: Columns, slots: Slots) -> None:
         for number in columns.field("number")[slots].tolist():
-            [words] = self._file.execute(
-                "DELETE FROM points WHERE number = ? RETURNING words", [number]
-            ).fetchone()
+            [words] = self._file.execute("DELETE FROM points WHERE number = ? RETURNING words", [number]).fetchone()
             self._file.executemany(
                 "DELETE FROM words WHERE word = ? AND point = ?",
                 ((word, number) for word in msgspec.msgpack.decode(words)),

@@ -524,9 +524,7 @@ def _clause(clause: Clause) -> Condition:
         if field not in NAMED:
             raise IndexRefused(f"no clause can name {field!r}: it must be one of {', '.join(sorted(NAMED))}")
         if not value:
-            raise IndexRefused(
-                f"a clause with an empty {field!r} would show memories that have none: leave it out"
-            )
+            raise IndexRefused(f"a clause with an empty {field!r} would show memories that have none: leave it out")
     parts: list[Condition] = [Equal(field, value) for field, value in clause.equals.items()]
     scope = clause.equals.get("scope", "")
     for known, field in OWNER_OF.items():

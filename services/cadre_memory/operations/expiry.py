@@ -51,9 +51,7 @@ class ErasureListener:
             if isinstance(lifecycle, Erased):
                 self._erased.add(lifecycle.tree)
                 within = scopes.of_tree(lifecycle.tree)
-                gone = await retry(
-                    lambda: self._index.delete(within=within, where=Where()), self._clock.sleep
-                )
+                gone = await retry(lambda: self._index.delete(within=within, where=Where()), self._clock.sleep)
                 if gone:
                     log.info("run %s was erased: %d chunks of its memories with it", lifecycle.tree, gone)
         except NewerSchema as newer:

@@ -155,9 +155,7 @@ async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[i
     return copied, overtaken
 
 
-async def _store(
-    index: MemoryIndex, points: list[tuple[Chunk, Vectors]], known: dict[str, dict[str, str]]
-) -> None:
+async def _store(index: MemoryIndex, points: list[tuple[Chunk, Vectors]], known: dict[str, dict[str, str]]) -> None:
     """Store what is not there, as what was written meanwhile is newer; replaces what differs from its source."""
     made = [
         (msgspec.structs.replace(chunk, embed_state="done" if vectors.dense else "lexical"), vectors)

@@ -58,9 +58,7 @@ class Searcher:
             return SearchOutcome([], bool(why), why)
         limit = 2 * k
         while True:
-            found = await self.index.search(
-                sparse=sparse, dense=dense, within=within, where=where, limit=limit
-            )
+            found = await self.index.search(sparse=sparse, dense=dense, within=within, where=where, limit=limit)
             different = _different(found)
             if len(different) >= k or len(found) < limit or limit >= _MAX_HITS:
                 break

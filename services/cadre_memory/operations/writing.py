@@ -72,9 +72,7 @@ class ChunkEmbedder:
         return windows
 
     def _tell(self, chunk: Chunk, windows: WindowVectors, error: ModelRefused) -> None:
-        self._meters.record(
-            names.MEMORY_REFUSED_CHUNKS, 1, {names.OUTCOME: "parts" if windows else "words_only"}
-        )
+        self._meters.record(names.MEMORY_REFUSED_CHUNKS, 1, {names.OUTCOME: "parts" if windows else "words_only"})
         if not windows:
             log.warning("chunk %s is found by its words only: %s", chunk.id, error)
             return
@@ -115,9 +113,7 @@ class Sweeper:
         if self.problem is not None:
             return f"of what was stored last only words were compared: {self.problem}"
         if refused := len(self._refused):
-            return (
-                f"of {refused} chunks only words were compared: the embeddings model does not take their text"
-            )
+            return f"of {refused} chunks only words were compared: the embeddings model does not take their text"
         return ""
 
     def retry_now(self) -> None:

@@ -131,9 +131,7 @@ CARDS = [
             "Keeps a text for later runs, for whoever shares this agent's memory. Write it so that it can be"
             " understood without this conversation. Returns the id of the memory."
         ),
-        input_schema=_schema(
-            ["text"], text={"type": "string", "minLength": 1, "description": "What to keep."}
-        ),
+        input_schema=_schema(["text"], text={"type": "string", "minLength": 1, "description": "What to keep."}),
         idempotent=True,
     ),
     ToolCard(
@@ -186,9 +184,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BO
 class ResourceSearch:
     """Serves the tool `query_resources`. `workspace_of` opens the workspace of a caller's run."""
 
-    def __init__(
-        self, index: MemoryIndex, workers: Workers, workspace_of: Callable[[Caller], Workspace]
-    ) -> None:
+    def __init__(self, index: MemoryIndex, workers: Workers, workspace_of: Callable[[Caller], Workspace]) -> None:
         self._index = index
         self._workers = workers
         self._workspace_of = workspace_of
@@ -206,9 +202,7 @@ class ResourceSearch:
             else:
                 found[_resource_id(caller.tree, file)] = file
         where = Where(kinds=[RESOURCE], memories=list(found))
-        outcome = await self._workers.searcher.search(
-            wanted.query, scopes.of_tree(caller.tree), where, wanted.k
-        )
+        outcome = await self._workers.searcher.search(wanted.query, scopes.of_tree(caller.tree), where, wanted.k)
         hits = [
             ResourceHit(
                 path=found[hit.chunk.memory].path,
@@ -257,8 +251,7 @@ def _resource_id(tree: str, file: FileEntry) -> str:
 
 def _is_wanted(path: str, paths: list[str] | None) -> bool:
     return paths is None or any(
-        path == one or (one.endswith("/") and path.startswith(one))
-        for one in (one.removeprefix("./") for one in paths)
+        path == one or (one.endswith("/") and path.startswith(one)) for one in (one.removeprefix("./") for one in paths)
     )
 
 
@@ -287,9 +280,7 @@ class InvalidCall(Exception):
 class Memories:
     """Serves the tools. Memories are kept for `keep_seconds`; 0: for ever."""
 
-    def __init__(
-        self, index: MemoryIndex, workers: Workers, resources: ResourceSearch, keep_seconds: float
-    ) -> None:
+    def __init__(self, index: MemoryIndex, workers: Workers, resources: ResourceSearch, keep_seconds: float) -> None:
         self._index = index
         self._workers = workers
         self._resources = resources
@@ -370,9 +361,7 @@ class CallHandler:
     ) -> None:
         self._memories = memories
         self._clock: Clock = clock or SystemClock()
-        self._calls = CallWorker(
-            self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=self._clock, log=log
-        )
+        self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=self._clock, log=log)
         self._calls.instance = instance
         self._calls.on_answer = self._count
         self.meters = Meters(on=False)

@@ -140,9 +140,7 @@ class RequestHandlers:
         if request.confirm:
             forgotten = await self._index.delete(within=within, where=where)
         left = await self._index.count(within=within, where=where)
-        return Receipt(
-            confirmed=request.confirm, matched=matched, forgotten=forgotten, left=left, at=self._clock.now()
-        )
+        return Receipt(confirmed=request.confirm, matched=matched, forgotten=forgotten, left=left, at=self._clock.now())
 
     async def stats(self, _: StatsRequest) -> Stats:
         """Return how many chunks there are, and how they are searched."""
@@ -170,9 +168,7 @@ class RequestHandlers:
     async def _page(self, request: ListRequest, within: Within) -> Listed:
         limit = _bounded("limit", request.limit)
         while True:
-            page = await self._index.scroll(
-                within=within, where=_where(request), limit=limit, after=request.after
-            )
+            page = await self._index.scroll(within=within, where=_where(request), limit=limit, after=request.after)
             if limit == 1 or _size(page.chunks) <= _MAX_PAGE_BYTES:
                 return Listed(memories=[remembered(chunk) for chunk in page.chunks], next=page.next)
             limit = max(1, limit // 2)
@@ -221,9 +217,7 @@ def _size(chunks: list[Chunk]) -> int:
 def imported_chunk(one: Remembered, state: EmbedState) -> Chunk:
     """Return the point that the line of an export was made from, still without its vectors. Raises MemoryRefused."""
     if one.id != chunk_id(one.memory, one.index):
-        raise MemoryRefused(
-            f"{one.id} is not chunk {one.index} of {one.memory!r}: import lines as they were exported"
-        )
+        raise MemoryRefused(f"{one.id} is not chunk {one.index} of {one.memory!r}: import lines as they were exported")
     if not getattr(one, OWNER_OF[one.scope]):
         raise MemoryRefused(f"{one.id} is of scope {one.scope} and names no {OWNER_OF[one.scope]}")
     if not re.search(r"\S", one.text):

@@ -183,9 +183,7 @@ def block_order(
         "restore": restore,
         "recorded": [_exchange(exchange, blobs) for exchange in request.recorded],
         "variables": {name: pack(value, blobs) for name, value in request.variables.items()},
-        "functions": [
-            {"name": one.name, "signature": one.signature, "doc": one.doc} for one in request.functions
-        ],
+        "functions": [{"name": one.name, "signature": one.signature, "doc": one.doc} for one in request.functions],
         "imports": list(request.authorized_imports),
         "builtins": list(request.authorized_builtins),
         "final_answer": request.final_answer,
@@ -251,9 +249,7 @@ def check_values(frame: Frame) -> None:
     if sum(map(len, frame.blobs)) > MAX_BINARY_BYTES:
         raise BrokenFrame(f"values of more than {MAX_BINARY_BYTES} bytes")
     calls = frame.header.get("calls")
-    arguments = (
-        [one.get("arguments") for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
-    )
+    arguments = [one.get("arguments") for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
     places: set[int] = set()
     for packed in (frame.header.get("output"), *arguments):
         # In its packed form a value is a little larger than as the jail counts it.

@@ -197,9 +197,7 @@ class InterpreterProcess:
         """Return whether its files are more than they may be. In tier ns the file system itself refuses them."""
         if self._scratch is None:
             return False
-        return await self._loop.run_in_executor(
-            MEASURING_THREAD, self._scratch.is_over, limits.file_mb * MEGABYTE
-        )
+        return await self._loop.run_in_executor(MEASURING_THREAD, self._scratch.is_over, limits.file_mb * MEGABYTE)
 
     async def ended(self) -> int:
         """Return the exit code once it has ended, negative for a signal; in tier ns 128 + signal. Raises

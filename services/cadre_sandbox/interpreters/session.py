@@ -184,9 +184,7 @@ class InterpreterSession:
             self._used += self._now() - since
         self._check_threads()
         if await self._process.full(self._limits):
-            raise BlockStopped(
-                "FileLimit", f"The files were more than {self._limits.file_mb} MB, or too many."
-            )
+            raise BlockStopped("FileLimit", f"The files were more than {self._limits.file_mb} MB, or too many.")
         return await self._outcome(frame, saved)
 
     async def _saved(self) -> SavedVariables:
@@ -248,9 +246,7 @@ class InterpreterSession:
             raise BlockStopped("TimeLimit", _stopped_after(limits.seconds))
         cpu = limits.seconds if limits.cpu_seconds is None else limits.cpu_seconds
         if self._used_now().cpu_seconds > cpu + _GRACE_SECONDS:
-            raise BlockStopped(
-                "CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads."
-            )
+            raise BlockStopped("CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads.")
         self._check_threads()
         if await self._process.full(limits):
             text = f"The code was stopped: its files are more than {limits.file_mb} MB, or too many."
@@ -302,9 +298,7 @@ def _not_taken(restore: bool) -> BlockStopped:
     if restore:
         text = f"The variables of earlier code could not be restored within {_TAKE_SECONDS:g} s."
         return BlockStopped("SnapshotUnreadable", text)
-    return BlockStopped(
-        "Crashed", f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s."
-    )
+    return BlockStopped("Crashed", f"The interpreter did not take what it was sent within {_TAKE_SECONDS:g} s.")
 
 
 def _stopped_after(seconds: float) -> str:

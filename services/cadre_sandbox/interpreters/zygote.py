@@ -94,9 +94,7 @@ class SpawnedJail(NamedTuple):
 class ZygoteProcess:
     """The zygote from outside: asks it for jails, and hears when they end."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, hello: dict[str, Any]
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, hello: dict[str, Any]) -> None:
         self._process = process
         self._control = control
         self._next = 0
@@ -122,9 +120,7 @@ class ZygoteProcess:
             process = _spawn(command, theirs.fileno(), python.uid)
         except OSError as error:
             ours.close()
-            raise SandboxError(
-                f"the sandbox's Python {python.executable} cannot be started: {error}"
-            ) from None
+            raise SandboxError(f"the sandbox's Python {python.executable} cannot be started: {error}") from None
         finally:
             theirs.close()
         try:

@@ -107,8 +107,7 @@ class Block:
     def _expose(self) -> None:
         call = self._call_outside
         offered: dict[str, Any] = {
-            one["name"]: Tool(one["name"], one["signature"], one["doc"], call)
-            for one in self._order["functions"]
+            one["name"]: Tool(one["name"], one["signature"], one["doc"], call) for one in self._order["functions"]
         }
         offered["gather"] = gather(call, lambda results: self._state.namespace.update(gathered=results))
         if self._order["final_answer"]:
@@ -150,9 +149,7 @@ class Block:
     def _execute(self) -> tuple[dict[str, Any], list[bytes]]:
         namespace = self._state.namespace
         for name, packed in self._order["variables"].items():
-            namespace[guard.RENAMED if name == guard.FINAL else name] = from_value(
-                unpack(packed, self._blobs)
-            )
+            namespace[guard.RENAMED if name == guard.FINAL else name] = from_value(unpack(packed, self._blobs))
         offered = functions.offered.keys()
         rules = guard.Rules(self._order["imports"], self._order["builtins"], offered, namespace.keys())
         tree = guard.read(self._code, self._filename, rules)
@@ -176,9 +173,7 @@ class Block:
         given = [*answer, *([named.pop("answer")] if "answer" in named else [])]
         if len(given) != 1 or named:
             found = "no value" if not given and not named else "other arguments"
-            raise TypeError(
-                f"final_answer(value) takes the answer as its one argument, and was given {found}"
-            )
+            raise TypeError(f"final_answer(value) takes the answer as its one argument, and was given {found}")
         self._conversation.check_all_used()
         if not self._final:
             self._final = self._finished(given[0], is_final=True)
@@ -241,9 +236,7 @@ class Block:
         state.stopwatch.extend(_SAVING_SECONDS)
         try:
             with clock.true_chance():
-                data, notes = state.stopwatch.timed(
-                    lambda: state.snapshots.save(self._limits["snapshot_bytes"])
-                )
+                data, notes = state.stopwatch.timed(lambda: state.snapshots.save(self._limits["snapshot_bytes"]))
         except BaseException as error:
             self._send({"kind": "unsaved", "why": type(error).__name__})
             return

@@ -147,9 +147,7 @@ def function_by_name(name: str) -> Any:
     return offered.get(name) or SandboxFunction(name, "", gone)
 
 
-def gather(
-    call: Callable[[Sequence[DeferredCall]], list[Any]], keep: Callable[[list[Any]], None]
-) -> SandboxFunction:
+def gather(call: Callable[[Sequence[DeferredCall]], list[Any]], keep: Callable[[list[Any]], None]) -> SandboxFunction:
     """Return the function `gather` of the code. `keep` is given all results when some failed, so that the others are
     not lost."""
 
@@ -224,9 +222,7 @@ class Conversation:
         packed, given = _packed(named)
         with self._turn:
             if self._is_over:
-                raise RuntimeError(
-                    "the code that started this thread has ended: no function can be called any more"
-                )
+                raise RuntimeError("the code that started this thread has ended: no function can be called any more")
             if self._past and threading.active_count() > 1:
                 self._turn.wait_for(lambda: not self._past or self._recorded() == named, _TURN_SECONDS)
             self._yields += 1
@@ -257,9 +253,7 @@ class Conversation:
         before = self._recorded()
         exchange = self._past.popleft()
         if before != named:
-            self._diverge(
-                f"call {self._yields} was {_shown(before)} the first time, and is {_shown(named)} now"
-            )
+            self._diverge(f"call {self._yields} was {_shown(before)} the first time, and is {_shown(named)} now")
         self._next_clock()
         results: list[Any] = exchange["results"]
         return results
@@ -309,8 +303,6 @@ def _result(result: dict[str, Any], blobs: Sequence[bytes]) -> Any:
 
 
 def _shown(calls: Sequence[tuple[str, Any]]) -> str:
-    texts = [
-        f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" for name, given in calls
-    ]
+    texts = [f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" for name, given in calls]
     text = " and ".join(texts)
     return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "…"

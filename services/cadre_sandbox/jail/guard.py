@@ -90,9 +90,7 @@ class _Rename(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> ast.AST:
         arguments = node.args
         if all(
-            parameter.arg != FINAL
-            for parameter in ast.iter_child_nodes(arguments)
-            if isinstance(parameter, ast.arg)
+            parameter.arg != FINAL for parameter in ast.iter_child_nodes(arguments) if isinstance(parameter, ast.arg)
         ):
             return self.generic_visit(node)
         # Within, the name is that of the parameter; what is worked out outside of it is not.
@@ -145,9 +143,7 @@ class _Guard(ast.NodeVisitor):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.level:
-            raise NotAllowed(
-                "relative imports lead nowhere here: import the module by its full name.", node.lineno
-            )
+            raise NotAllowed("relative imports lead nowhere here: import the module by its full name.", node.lineno)
         module = node.module or ""
         self._not_imported(module, [alias.name for alias in node.names], node)
         for alias in node.names:
@@ -168,8 +164,7 @@ class _Guard(ast.NodeVisitor):
     def visit_Return(self, node: ast.Return) -> None:
         if not self._depth:
             raise NotAllowed(
-                "return stands in a function only: print a value to see it, or end the task with"
-                " final_answer(value).",
+                "return stands in a function only: print a value to see it, or end the task with final_answer(value).",
                 node.lineno,
             )
         self.generic_visit(node)
@@ -308,9 +303,7 @@ def functions_message(names: Sequence[str]) -> str:
     return f"the functions are here already, and no module holds them: write {shown} without an import or a prefix."
 
 
-_COMMAND = re.compile(
-    r"\s*(?:[!%]{1,2}\s*\w|(?:pip3?|conda|apt(?:-get)?|npm|cd|ls|cat|curl|wget|python3?)\s+[\w.-])"
-)
+_COMMAND = re.compile(r"\s*(?:[!%]{1,2}\s*\w|(?:pip3?|conda|apt(?:-get)?|npm|cd|ls|cat|curl|wget|python3?)\s+[\w.-])")
 
 
 def is_command(line: str) -> bool:

@@ -135,9 +135,7 @@ def _set_cell(cell: types.CellType, state: Any) -> None:
 def _new_exception(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseException:
     """Make an exception without its own __init__, which often wants other arguments than it hands on."""
     error = kind.__new__(kind, *arguments)
-    python = next(
-        base for base in kind.__mro__ if issubclass(base, BaseException) and not _is_own(base.__init__)
-    )
+    python = next(base for base in kind.__mro__ if issubclass(base, BaseException) and not _is_own(base.__init__))
     # Some of Python's own keep more than the arguments; it fails where these were never given to it.
     with contextlib.suppress(TypeError):
         python.__init__(error, *arguments)
@@ -200,9 +198,7 @@ class Snapshots:
         while sizes and sum(sizes.values()) > most_bytes:
             largest = max(sizes, key=lambda name: sizes[name])
             size = sizes.pop(largest) / 1e6
-            self._drop(
-                variables, largest, f"{size:.0f} MB are too much to keep, {most_bytes / 1e6:.0f} MB may be"
-            )
+            self._drop(variables, largest, f"{size:.0f} MB are too much to keep, {most_bytes / 1e6:.0f} MB may be")
         # Each was tried alone; for all together there may be too little memory.
         return _dump((variables, modules, missing | self._dropped), try_it=False)
 
@@ -259,9 +255,7 @@ def _dump(item: Any, *, try_it: bool = True) -> bytes:
     file.write(_HEAD)
     pickler = _Pickler(file)
     pickler.dump(item)
-    sources = {
-        name: "".join(linecache.getlines(name)) for name in sorted(pickler.files & linecache.cache.keys())
-    }
+    sources = {name: "".join(linecache.getlines(name)) for name in sorted(pickler.files & linecache.cache.keys())}
     pickle.dump(sources, file, protocol=5)
     data = file.getvalue()
     if try_it and pickler.doubtful:

@@ -406,9 +406,7 @@ _TEXTS = ("object", "str", "string")
 def has_plain_index(table: Any, pandas: Any) -> bool:
     """Return whether the rows are merely counted from 0."""
     index = table.index
-    return (
-        isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
-    )
+    return isinstance(index, pandas.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
 
 
 def to_csv(table: Any, pandas: Any) -> bytes:

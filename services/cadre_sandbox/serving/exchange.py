@@ -81,9 +81,7 @@ class AnswerBuilder:
         self._sandbox = sandbox
         self._tier = tier
 
-    async def yielded(
-        self, call: CodeCall, outcome: Yielded, at: float, references: list[str]
-    ) -> CodeYielded:
+    async def yielded(self, call: CodeCall, outcome: Yielded, at: float, references: list[str]) -> CodeYielded:
         """Return the record of a block that waits for calls; `references` as the record has them. Raises
         RetryableError."""
         blobs = CountedBlobs(self._blobs)
@@ -215,8 +213,7 @@ async def block_request(
         recorded=[await _exchange(exchange, blobs) for exchange in call.exchanges],
         variables=variables,
         functions=[
-            Function(name=one.name, signature=one.signature, kind=one.kind, doc=one.doc)
-            for one in call.functions
+            Function(name=one.name, signature=one.signature, kind=one.kind, doc=one.doc) for one in call.functions
         ],
         authorized_imports=call.imports,
         seed=seed_of(call, secret),
@@ -349,9 +346,7 @@ def _with_references(packed: Any, refs: list[str]) -> Any:
         return {BINARY_MARKER: [form, *(refs[place] for place in places)]}
     if packed.keys() == {FILE_MARKER}:
         ref, media_type, name, size, _ = packed[FILE_MARKER]
-        return {
-            FILE_MARKER: msgspec.to_builtins(FileInfo(ref=ref, media_type=media_type, name=name, size=size))
-        }
+        return {FILE_MARKER: msgspec.to_builtins(FileInfo(ref=ref, media_type=media_type, name=name, size=size))}
     if (inner := _escaped(packed)) is not None:
         return {ESCAPE_MARKER: {key: _with_references(item, refs) for key, item in inner.items()}}
     return {key: _with_references(item, refs) for key, item in packed.items()}

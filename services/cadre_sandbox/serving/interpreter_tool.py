@@ -60,15 +60,11 @@ def imports_of(modules: str) -> list[str]:
 class InterpreterTool:
     """Handles the calls of the tool `python_interpreter`."""
 
-    def __init__(
-        self, warm_pool: WarmPool, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, clock: Clock
-    ) -> None:
+    def __init__(self, warm_pool: WarmPool, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, clock: Clock) -> None:
         self._warm_pool = warm_pool
         self._blobs = blobs
         self._clock = clock
-        self._calls = CallWorker(
-            self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=clock, log=log
-        )
+        self._calls = CallWorker(self._serve, bus=bus, blobs=blobs, quarantine=quarantine, clock=clock, log=log)
         self._imports: list[str] = []
 
     def introduce(self, instance: str, modules: str) -> None:
@@ -109,11 +105,7 @@ class InterpreterTool:
                 break
         if isinstance(outcome, Finished):
             return await self._tool_result(call, outcome)
-        why = (
-            explain(outcome)
-            if isinstance(outcome, Failed)
-            else "Code execution stopped: its interpreter was lost."
-        )
+        why = explain(outcome) if isinstance(outcome, Failed) else "Code execution stopped: its interpreter was lost."
         printed = f"\nIt had printed:\n{outcome.logs}" if isinstance(outcome, Failed) and outcome.logs else ""
         return {"error": ErrorInfo("tool-failed", clip(why + printed, call.output_chars))}
 

@@ -178,9 +178,7 @@ class CodeRunner:
     async def _request(self, call: CodeCall, snapshot: bytes | None) -> tuple[BlockRequest, list[str]]:
         return await retry(lambda: block_request(call, snapshot, self.blobs, self._secret), self.clock.sleep)
 
-    async def _answer(
-        self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn
-    ) -> CodeAnswer:
+    async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn) -> CodeAnswer:
         references = await retry(lambda: references_in(call, self.blobs), self.clock.sleep)
         if isinstance(outcome, Yielded):
             yielded = outcome

@@ -50,16 +50,7 @@ class FileValue:
 
 
 Value: TypeAlias = (
-    bool
-    | int
-    | float
-    | str
-    | BinaryValue
-    | FileValue
-    | TaggedValue
-    | Sequence["Value"]
-    | Mapping[str, "Value"]
-    | None
+    bool | int | float | str | BinaryValue | FileValue | TaggedValue | Sequence["Value"] | Mapping[str, "Value"] | None
 )
 
 _COMPLEX = re.compile(r"[-+\w.]{1,80}")
@@ -222,9 +213,7 @@ def _unpack_given(given: object, fetch: Callable[[object], bytes]) -> BinaryValu
 
 def _unpack_file(about: object, fetch: Callable[[object], bytes]) -> FileValue:
     match about:
-        case [str(ref), str(media_type), str(name), int(size), place] if (
-            BLOB_REF.fullmatch(ref) and size >= 0
-        ):
+        case [str(ref), str(media_type), str(name), int(size), place] if BLOB_REF.fullmatch(ref) and size >= 0:
             media_type, name = encodable(media_type), encodable(name)
             return FileValue(ref, media_type, name, size, None if place is None else fetch(place))
     raise ValueError(f"no such file: {about!r}"[:200])

@@ -59,9 +59,7 @@ def read_networks(variable: str, setting: str) -> tuple[Network, ...]:
         ) from error
 
 
-async def checked_addresses(
-    host: str, port: int, allowed: tuple[Network, ...], resolve: Resolve
-) -> list[Address]:
+async def checked_addresses(host: str, port: int, allowed: tuple[Network, ...], resolve: Resolve) -> list[Address]:
     """Return the addresses of a host, all of which may be connected to.
 
     Raises AddressRefused when one may not be, or the host has none.

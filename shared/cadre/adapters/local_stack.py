@@ -71,9 +71,7 @@ def logs_folder(data: Path) -> Path:
 
 def index_url(data: Path) -> str:
     """Return where the gateway keeps its index of runs: in the data folder, unless CADRE_INDEX_URL says where."""
-    return read_secret("CADRE_INDEX_URL") or (data / "index.db").absolute().as_uri().replace(
-        "file:", "sqlite:", 1
-    )
+    return read_secret("CADRE_INDEX_URL") or (data / "index.db").absolute().as_uri().replace("file:", "sqlite:", 1)
 
 
 def read_state(data: Path) -> StackState | None:

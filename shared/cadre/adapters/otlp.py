@@ -214,9 +214,7 @@ class LiveSpans:
             async with asyncio.timeout(within):
                 await run_in_thread(self.provider.shutdown, "otlp shutdown")
         except TimeoutError:
-            log.warning(
-                "the spans of the last requests were not sent: the receiver did not take them in time"
-            )
+            log.warning("the spans of the last requests were not sent: the receiver did not take them in time")
 
 
 class _RetryingExporter(SpanExporter):

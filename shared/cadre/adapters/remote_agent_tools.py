@@ -80,9 +80,7 @@ class RemoteTasks(Protocol):
         ...
 
 
-def make_tools(
-    agent: str, protocol: str, tasks: RemoteTasks | None, timeout_seconds: float
-) -> list[Tool[..., Any]]:
+def make_tools(agent: str, protocol: str, tasks: RemoteTasks | None, timeout_seconds: float) -> list[Tool[..., Any]]:
     """Return the tools of the agent; without `tasks` they can be listed, not called."""
     labels = {protocol: agent}
 
@@ -142,6 +140,4 @@ def without_files(value: Any, files: list[File]) -> Any:
     if isinstance(value, dict) and value.keys() == {FILE_KEY}:
         files.append(File.from_json(value))
         return files[-1].name or files[-1].info.ref
-    return (
-        {key: without_files(item, files) for key, item in value.items()} if isinstance(value, dict) else value
-    )
+    return {key: without_files(item, files) for key, item in value.items()} if isinstance(value, dict) else value

@@ -39,13 +39,7 @@ def away_text(since: float, now: float) -> str:
     """Say for how long something has been away; both are Unix seconds."""
     seconds = max(0, round(now - since))
     at = datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    spent = (
-        f"{seconds} s"
-        if seconds < 120
-        else f"{seconds // 60} min"
-        if seconds < 7200
-        else f"{seconds // 3600} h"
-    )
+    spent = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
     return f"away since {at} ({spent})"
 
 

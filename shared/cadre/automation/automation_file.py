@@ -106,9 +106,7 @@ def _automation(document: Any, path: Path) -> AnySpec:
     if not isinstance(document, dict):
         raise SpecError("write apiVersion, kind, metadata and spec", files=(path,))
     if unknown := [key for key in document if key not in ("apiVersion", "kind", "metadata", "spec")]:
-        raise SpecError(
-            "unknown key; known keys: apiVersion, kind, metadata, spec", key=unknown[0], files=(path,)
-        )
+        raise SpecError("unknown key; known keys: apiVersion, kind, metadata, spec", key=unknown[0], files=(path,))
     if document.get("apiVersion") != _API_VERSION:
         raise SpecError(f"write {_API_VERSION}", key="apiVersion", files=(path,))
     kind = next((one.spec for one in DEFINITIONS if one.kind == document.get("kind")), None)

@@ -183,9 +183,7 @@ def paused(state: ScheduleState, pause: bool, now: float, code: str = "") -> Sch
 
 def settled(state: ScheduleState) -> ScheduleState:
     """Return the state once what it owes is done; its starts count as runs that were started."""
-    return msgspec.structs.replace(
-        state, started=state.started + len(state.starts), starts=[], cancels=[], given_up=[]
-    )
+    return msgspec.structs.replace(state, started=state.started + len(state.starts), starts=[], cancels=[], given_up=[])
 
 
 def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> ScheduleState:
@@ -194,9 +192,7 @@ def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> Sched
     known = [one for one in state.outcomes if one.run == start.run]
     if any(one.outcome != "failed" for one in known):
         return state
-    noted = TickOutcome(
-        tick=start.tick, number=state.ticks, at=now, outcome="started", run=start.run, detail="by hand"
-    )
+    noted = TickOutcome(tick=start.tick, number=state.ticks, at=now, outcome="started", run=start.run, detail="by hand")
     return msgspec.structs.replace(
         state,
         starts=[*state.starts, start],
@@ -209,9 +205,7 @@ def begun_as(state: ScheduleState, start: OwedStart, run: str) -> ScheduleState:
     """Return the state once a run that was decided has begun under this id."""
     if run == start.run:
         return state
-    outcomes = [
-        msgspec.structs.replace(one, run=run) if one.run == start.run else one for one in state.outcomes
-    ]
+    outcomes = [msgspec.structs.replace(one, run=run) if one.run == start.run else one for one in state.outcomes]
     last_run = run if state.last_run == start.run else state.last_run
     return msgspec.structs.replace(state, outcomes=outcomes, last_run=last_run)
 
@@ -381,9 +375,7 @@ class _Decision:
         self._busy = True
         self._note(tick, number, "started", run=start.run)
 
-    def _note(
-        self, tick: float, number: int, outcome: TickResult, run: str | None = None, detail: str = ""
-    ) -> None:
+    def _note(self, tick: float, number: int, outcome: TickResult, run: str | None = None, detail: str = "") -> None:
         noted = TickOutcome(tick=tick, number=number, at=self._now, outcome=outcome, run=run, detail=detail)
         self.state.outcomes = [*self.state.outcomes, noted][-_KEPT_OUTCOMES:]
 

@@ -124,8 +124,7 @@ def _payload(data: bytes) -> Any:
 def _is_pattern(pattern: str) -> bool:
     tokens = pattern.split(".")
     plain = [
-        "x" if token == "*" or (token == ">" and i == len(tokens) - 1) else token
-        for i, token in enumerate(tokens)
+        "x" if token == "*" or (token == ">" and i == len(tokens) - 1) else token for i, token in enumerate(tokens)
     ]
     return _PATTERN.fullmatch(".".join(plain)) is not None
 

@@ -78,10 +78,7 @@ VERBS = {verb: text for verbs in VERBS_OF_ROOMS.values() for verb, text in verbs
 
 _MODULES = {
     **{verb: f"approvals:{verb}" for verb in ("approve", "reject", "correct")},
-    **{
-        verb: f"steer:{name}"
-        for verb, name in {"tell": "tell", "signal": "send_signal", "cancel": "cancel"}.items()
-    },
+    **{verb: f"steer:{name}" for verb, name in {"tell": "tell", "signal": "send_signal", "cancel": "cancel"}.items()},
     "resume": "fork:resume",
     "check": "up:check",
     "graph": "up:graph",
@@ -243,9 +240,7 @@ def _load_service(name: str, entry: Any) -> Any:
 @click.version_option(
     package_name="cadre-agents", prog_name="cadre", message="%(prog)s %(version)s", help="Show the version."
 )
-@click.option(
-    "--key", help="API key for the gateway; others on the machine can see it there [CADRE_API_KEY]."
-)
+@click.option("--key", help="API key for the gateway; others on the machine can see it there [CADRE_API_KEY].")
 @click.pass_context
 def group(ctx: click.Context, key: str | None) -> None:
     """Teams of LLM agents as durable microservices over NATS."""

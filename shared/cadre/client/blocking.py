@@ -31,16 +31,12 @@ class Blocking(Generic[A], metaclass=Explaining):
     if not TYPE_CHECKING:  # type checkers know that these do not exist
 
         def __aenter__(self) -> NoReturn:
-            raise TypeError(
-                f"{type(self).__name__} blocks: write `with`, or await the methods of its async twin"
-            )
+            raise TypeError(f"{type(self).__name__} blocks: write `with`, or await the methods of its async twin")
 
         __aexit__ = __aenter__
 
         def __aiter__(self) -> NoReturn:
-            raise TypeError(
-                f"{type(self).__name__} blocks: write `for`, or await the methods of its async twin"
-            )
+            raise TypeError(f"{type(self).__name__} blocks: write `for`, or await the methods of its async twin")
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the coroutine's result. Raises RuntimeError where a loop runs already, which this would stop."""

@@ -311,9 +311,7 @@ class AsyncClient(Definitions, RunRequests):
 
     async def run_schedule(self, name: str, *, idempotency_key: str | None = None) -> AsyncRunHandle:
         """Start a run of the schedule now; one for each `idempotency_key`."""
-        return AsyncRunHandle(
-            self, (await self.post_once(f"/v1/schedules/{name}/run", {}, key=idempotency_key))["id"]
-        )
+        return AsyncRunHandle(self, (await self.post_once(f"/v1/schedules/{name}/run", {}, key=idempotency_key))["id"])
 
     async def blob(self, ref: str) -> bytes:
         """Return the content of a file in an answer, by the `ref` of its `{"$file": …}`."""

@@ -70,9 +70,7 @@ class TimedOut(ClientError, TimeoutError):
     """A run has not ended within the time to wait. It goes on: `run_id` names it."""
 
     def __init__(self, run_id: str, seconds: float) -> None:
-        super().__init__(
-            f"run {run_id} has not ended within {seconds:g} s; it goes on: attach to it, or cancel it"
-        )
+        super().__init__(f"run {run_id} has not ended within {seconds:g} s; it goes on: attach to it, or cancel it")
         self.run_id = run_id
 
 

@@ -142,9 +142,7 @@ async def read_events(
         except Unreachable as failure:
             problem = failure.message
         if not await backoff.wait():
-            raise Unreachable(
-                f"lost the gateway ({problem}); the run goes on: `cadre show {run} --follow` looks again"
-            )
+            raise Unreachable(f"lost the gateway ({problem}); the run goes on: `cadre show {run} --follow` looks again")
 
 
 async def _read(

@@ -111,9 +111,7 @@ class AsyncRunHandle(metaclass=Explaining):
         def __iter__(self) -> NoReturn:
             raise TypeError("write `async for event in run`")
 
-    def stream(
-        self, *, after: int = 0, patience: float = 60.0, view: View = "events"
-    ) -> AsyncGenerator[Event, None]:
+    def stream(self, *, after: int = 0, patience: float = 60.0, view: View = "events") -> AsyncGenerator[Event, None]:
         """Yield the events behind `after`, the `seq` of an earlier one; with `view="rows"` those named `rows`.
 
         The deltas of each model's answer are its whole text. A lost connection is retried for up to `patience` seconds
@@ -164,18 +162,14 @@ class AsyncRunHandle(metaclass=Explaining):
         except ValueError as error:
             raise OutputMismatch(self.id, run.output, str(error)) from error
 
-    async def cancel(
-        self, reason: str = "", *, now: bool = False, idempotency_key: str | None = None
-    ) -> None:
+    async def cancel(self, reason: str = "", *, now: bool = False, idempotency_key: str | None = None) -> None:
         """Ask the run and everything below it to end; `wait` returns once it has. Ended runs stay as they are.
 
         The run first makes up for what it did; with `now` it ends at once, and its error says what is `not_undone`. A
         second request without `now` changes nothing. Raise ClientError for an `idempotency_key` that came with
         something else.
         """
-        await self._client.post_once(
-            f"{self._path}/cancel", {"reason": reason, "now": now}, key=idempotency_key
-        )
+        await self._client.post_once(f"{self._path}/cancel", {"reason": reason, "now": now}, key=idempotency_key)
 
     async def tell(
         self, text: str, *, mode: MessageMode = "append", idempotency_key: str | None = None, by: str = ""
@@ -186,9 +180,7 @@ class AsyncRunHandle(metaclass=Explaining):
         the run is over.
         """
         body = {"text": text, "mode": mode, "by": by}
-        return typed(
-            await self._client.post_once(f"{self._path}/messages", body, key=idempotency_key), Delivered
-        )
+        return typed(await self._client.post_once(f"{self._path}/messages", body, key=idempotency_key), Delivered)
 
     async def queue(self) -> Edited:
         """Return the tasks that a run of kind `task_queue` has queued, and their version. Raises NotFound for other
@@ -271,9 +263,7 @@ class AsyncRunHandle(metaclass=Explaining):
 
         `replace`: these are all arguments.
         """
-        return await self._client.correct(
-            call, arguments, tool=tool, replace=replace, feedback=feedback, by=by
-        )
+        return await self._client.correct(call, arguments, tool=tool, replace=replace, feedback=feedback, by=by)
 
     async def fork(self, at: int, **options: Unpack[ForkOptions]) -> AsyncRunHandle:
         """Start a new run whose memory are the steps before `at`."""

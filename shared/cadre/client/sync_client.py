@@ -124,18 +124,14 @@ class Client(Blocking[AsyncClient]):
     memories = blocking_iterator(AsyncClient.memories)
     forget = blocking(AsyncClient.forget)
 
-    def start(
-        self, agent: str, task: str, *, output_type: Any = None, **options: Unpack[StartOptions]
-    ) -> RunHandle:
+    def start(self, agent: str, task: str, *, output_type: Any = None, **options: Unpack[StartOptions]) -> RunHandle:
         """As AsyncClient.start."""
         started = self._wait(self._target.start(agent, task, output_type=output_type, **options))
         return RunHandle(started, self._loop)
 
     def run_schedule(self, name: str, *, idempotency_key: str | None = None) -> RunHandle:
         """As AsyncClient.run_schedule."""
-        return RunHandle(
-            self._wait(self._target.run_schedule(name, idempotency_key=idempotency_key)), self._loop
-        )
+        return RunHandle(self._wait(self._target.run_schedule(name, idempotency_key=idempotency_key)), self._loop)
 
     def attach(self, run_id: str) -> RunHandle:
         """As AsyncClient.attach."""

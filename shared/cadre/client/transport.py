@@ -85,8 +85,7 @@ def connection_errors(url: str) -> Iterator[None]:
         raise SettingError(f"CADRE_GATEWAY_URL={url}: {error}") from error
     except httpx2.TransportError as error:
         raise Unreachable(
-            f"no gateway answers at {url} ({type(error).__name__}): start one with `cadre up`,"
-            " or set CADRE_GATEWAY_URL"
+            f"no gateway answers at {url} ({type(error).__name__}): start one with `cadre up`, or set CADRE_GATEWAY_URL"
         ) from error
 
 
@@ -216,9 +215,7 @@ def _credentials(key: str | None) -> dict[str, str]:
     """Return the header that authenticates to the gateway: with `key`, else CADRE_API_KEY. Raises SettingError."""
     key = (gateway_key() if key is None else key).strip()
     if not (key.isascii() and key.isprintable()):
-        raise SettingError(
-            "CADRE_API_KEY is no key: write the one that `cadre keys create` printed, on one line"
-        )
+        raise SettingError("CADRE_API_KEY is no key: write the one that `cadre keys create` printed, on one line")
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -261,9 +258,7 @@ class RunRequests(Transport):
                 await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
-    async def get_run(
-        self, run_id: str, *, full: bool = False, limit: int | None = None, after: int = 0
-    ) -> RunDetail:
+    async def get_run(self, run_id: str, *, full: bool = False, limit: int | None = None, after: int = 0) -> RunDetail:
         """Return the run with its output and all runs below it; `full` adds the steps of each.
 
         With `limit` each run has so many of those directly below it and of its steps, this one those behind the first

@@ -210,9 +210,7 @@ async def _spill(data: bytes, identity: str, message: Message | Entry, blobs: Bl
     if len(data) <= SPILL_BYTES:
         return data
     ref = await blobs.put(data)
-    return encode(
-        Spilled(id=identity, tree=message.tree, run=message.run, at=message.at, ref=ref, size=len(data))
-    )
+    return encode(Spilled(id=identity, tree=message.tree, run=message.run, at=message.at, ref=ref, size=len(data)))
 
 
 async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:

@@ -200,9 +200,7 @@ class ChainCheck:
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
     """Return the body of an entry, all up to `prev` and `hash`, and these two."""
-    body, _, hash_ = (
-        data.rpartition(_HASH) if data.rfind(_HASH) > data.rfind(b"]") else (data[:-1], b"", b'"}')
-    )
+    body, _, hash_ = data.rpartition(_HASH) if data.rfind(_HASH) > data.rfind(b"]") else (data[:-1], b"", b'"}')
     start = body.rfind(_PREV)
     if start < 0 or _PACKED.fullmatch(body, start + len(_PREV)) is None:
         return body, b"", hash_[:-2]
@@ -220,9 +218,7 @@ def _hash(body: bytes, before: str) -> str:
     return urlsafe_b64encode(found.digest()).rstrip(b"=").decode()
 
 
-async def whole_journal(
-    last: Stored, read: Callable[[Sequence[int]], Awaitable[Iterable[Stored]]]
-) -> list[Stored]:
+async def whole_journal(last: Stored, read: Callable[[Sequence[int]], Awaitable[Iterable[Stored]]]) -> list[Stored]:
     """Return all entries of a run up to its `last`, in ascending order.
 
     `read` returns the entries at the given sequences. It is called once for each level of back-pointers, since the

@@ -219,9 +219,7 @@ class _Observation:
                 else:
                     await self._write(left, self._fence)
         except (TimeoutError, Fenced) as error:
-            log.info(
-                "mark of message %d left as it is: %s", self._record.seq, str(error) or "no answer in time"
-            )
+            log.info("mark of message %d left as it is: %s", self._record.seq, str(error) or "no answer in time")
 
     async def _write(self, record: QuarantineRecord, fence: int) -> None:
         self._fence = await retry(lambda: self._store.write(self._tree, record, fence), self._clock.sleep)

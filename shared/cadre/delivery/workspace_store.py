@@ -31,9 +31,7 @@ class WorkspaceStore:
     writes, or `gateway`; `most_bytes` bounds the size of one file.
     """
 
-    def __init__(
-        self, index: FileIndex, blobs: Blobs, *, tree: str, call: str, by: str, most_bytes: int
-    ) -> None:
+    def __init__(self, index: FileIndex, blobs: Blobs, *, tree: str, call: str, by: str, most_bytes: int) -> None:
         self._index = index
         self._blobs = blobs
         self._tree = tree
@@ -119,9 +117,7 @@ class WorkspaceStore:
                 f"file {path} was not written: the workspace has {MAX_FILES} files, which is the limit"
             )
 
-    def _version(
-        self, path: str, written: FileWritten, history: list[FileWritten], content: _Content
-    ) -> WorkspaceFile:
+    def _version(self, path: str, written: FileWritten, history: list[FileWritten], content: _Content) -> WorkspaceFile:
         return WorkspaceFile(
             id=f"{self._tree}:file:{path}:{written.version}",
             tree=self._tree,

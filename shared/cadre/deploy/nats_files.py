@@ -71,9 +71,7 @@ def known_roles(folder: Path, *, apart: bool = False) -> list[Role]:
     except FileNotFoundError:
         return []
     except (OSError, msgspec.DecodeError) as error:
-        raise CommandFailed(
-            f"{file} cannot be read ({error}): remove it, and name all services again"
-        ) from error
+        raise CommandFailed(f"{file} cannot be read ({error}): remove it, and name all services again") from error
 
 
 def update_users(
@@ -138,9 +136,7 @@ def _with_earlier_calls(role: Role, before: Role | None) -> Role:
     return msgspec.structs.replace(role, calls=tuple(dict.fromkeys([*before.calls, *role.calls])))
 
 
-def _keys(
-    folder: Path, users: Iterable[str], rotated: set[str], *, apart: bool
-) -> tuple[dict[str, Key], list[str]]:
+def _keys(folder: Path, users: Iterable[str], rotated: set[str], *, apart: bool) -> tuple[dict[str, Key], list[str]]:
     """Return the keys by user, and the users whose keys are new."""
     keys, new = {}, []
     for user in users:
@@ -156,9 +152,7 @@ def _keys(
     return keys, new
 
 
-def secrets(
-    folder: Path, namespace: str, *, apart: bool = False, users: Collection[str] | None = None
-) -> str:
+def secrets(folder: Path, namespace: str, *, apart: bool = False, users: Collection[str] | None = None) -> str:
     """Return the keys as Kubernetes Secrets, one per service (of `users`, if given), and the server's file as one more:
     to be applied, not kept."""
     public = server_folder(folder, apart=apart) / SERVER_FILE
@@ -236,9 +230,7 @@ def accounts_file(name: str, accounts: Iterable[Account], topology: Topology) ->
 
 def _account(account: Account, topology: Topology) -> str:
     bound = "enabled" if account.storage_bytes is None else f"{{max_file: {account.storage_bytes}}}"
-    users = "\n".join(
-        _user(role, account.keys[role.user], permissions(role, topology)) for role in account.roles
-    )
+    users = "\n".join(_user(role, account.keys[role.user], permissions(role, topology)) for role in account.roles)
     return f"  {json.dumps(account.name)} {{\n    jetstream: {bound}\n    users: [\n{users}\n    ]\n  }}"
 
 

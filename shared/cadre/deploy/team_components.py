@@ -34,9 +34,7 @@ def components_of(team: TeamSpec, values: Values) -> list[Component]:
     components = [Component("gateway", "", ["gateway"])]
     for pool in sorted({*team.pools, *values.pools}):
         consumers = [Topology.code_consumer(pool)]
-        components.append(
-            Component("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool])
-        )
+        components.append(Component("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool]))
     if team.needs_memory if (enabled := values.memory_service.enabled) is None else enabled:
         components.append(Component("memory", "", ["memory"], provides=["--service", "memory"]))
     if values.telemetry.url:
@@ -72,18 +70,12 @@ def _agent(spec: AgentSpec, file: Path, values: Values) -> Component:
 def _open_variables(spec: AgentSpec) -> list[str]:
     if not facts_of(spec).asks_model:
         return []
-    return [
-        name
-        for name, said in (("CADRE_MODEL_URL", spec.model.url), ("CADRE_MODEL", spec.model.name))
-        if not said
-    ]
+    return [name for name, said in (("CADRE_MODEL_URL", spec.model.url), ("CADRE_MODEL", spec.model.name)) if not said]
 
 
 def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
     files = (
-        None
-        if values.files
-        else Files(object_name(values.instance, "team", team.name), _TEAM_FOLDER, _files_of(team))
+        None if values.files else Files(object_name(values.instance, "team", team.name), _TEAM_FOLDER, _files_of(team))
     )
     for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True):
         is_file = "/" in entry.partition(":")[0]
@@ -101,9 +93,7 @@ def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
 def _programs(team: TeamSpec, values: Values) -> Iterator[Component]:
     """Yield what runs the programs among the agents, each in an image that has the program's packages."""
     files = (
-        None
-        if values.files
-        else Files(object_name(values.instance, "team", team.name), _TEAM_FOLDER, _files_of(team))
+        None if values.files else Files(object_name(values.instance, "team", team.name), _TEAM_FOLDER, _files_of(team))
     )
     for pool, file in team.programs.items():
         path = _inside(team, str(file), values.files or _TEAM_FOLDER)

@@ -126,10 +126,7 @@ def read_team(path: Path) -> TeamSpec:
         tools=_tools(file, body.tools, agents),
         pools=sorted({pool for one in needed.values() for pool in one.pools}),
         programs={
-            pool: agents[spec.name]
-            for spec in specs
-            if (facts := facts_of(spec)).serves_pools
-            for pool in facts.pools
+            pool: agents[spec.name] for spec in specs if (facts := facts_of(spec)).serves_pools for pool in facts.pools
         },
         isolated=[name for name, one in needed.items() if one.isolation],
         needs_memory=(memory := any(one.memory for one in needed.values())),
@@ -198,9 +195,7 @@ def _is_command(text: str) -> bool:
 
 def _document(file: Path) -> _TeamDocument:
     if file.suffix == ".py":
-        raise SpecError(
-            "is Python: `cadre up` serves what it defines, `cadre check` checks it", files=(file,)
-        )
+        raise SpecError("is Python: `cadre up` serves what it defines, `cadre check` checks it", files=(file,))
     data = read_yaml(file, SpecError)
     if isinstance(data, dict) and data.get("kind") == "Agent":
         raise SpecError(

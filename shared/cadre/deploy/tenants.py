@@ -66,9 +66,7 @@ def create_tenant(
         read_tenant(own)
         _check_hosts(folder)
         if not (own / ADMIN_KEY).exists():
-            with os.fdopen(
-                os.open(own / ADMIN_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
-            ) as file:
+            with os.fdopen(os.open(own / ADMIN_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(secrets.token_hex(32) + "\n")
         nats_files.update_users(own / AUTH_FOLDER, roles, topology)
         write_accounts(folder, topology)
@@ -112,9 +110,7 @@ def _check_hosts(folder: Path) -> None:
     for own in tenants_in(folder):
         for host in read_tenant(own).hosts:
             if host in owners:
-                raise CommandFailed(
-                    f"{host} is the host of {owners[host]} and of {own.name}: name it in one of them"
-                )
+                raise CommandFailed(f"{host} is the host of {owners[host]} and of {own.name}: name it in one of them")
             owners[host] = own.name
 
 

@@ -307,9 +307,7 @@ def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:
         return []
     if isinstance(step, AnswerStep):
         return rendered
-    kept = [
-        {**without_items(m), "content": _called(step)} if m["role"] == "assistant" else m for m in rendered
-    ]
+    kept = [{**without_items(m), "content": _called(step)} if m["role"] == "assistant" else m for m in rendered]
     return [m for m in kept if m["role"] != "assistant" or m["content"] or m.get("tool_calls")]
 
 
@@ -355,10 +353,7 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
         said["tool_calls"] = [_tool_call(call) for call in calls]
         return [
             said,
-            *(
-                {"role": "tool", "tool_call_id": _call_id(call), "content": observed(call, prompts)}
-                for call in calls
-            ),
+            *({"role": "tool", "tool_call_id": _call_id(call), "content": observed(call, prompts)} for call in calls),
         ]
     said["content"] = step.content or "(empty)"
     account = account_of(step)

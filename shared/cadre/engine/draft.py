@@ -172,9 +172,7 @@ class Draft:
         said = self.kind.arguments(self.run, call.arguments)["tools"]
         tools = [in_code[one].name if one in in_code else one for one in said]
         self.emit(ev.ToolsPlanned(tools=tools))
-        self.emit(
-            ev.ToolAnswered(call=call.call, tool=call.tool, output=f"Planned: {', '.join(tools) or 'none'}.")
-        )
+        self.emit(ev.ToolAnswered(call=call.call, tool=call.tool, output=f"Planned: {', '.join(tools) or 'none'}."))
 
     def drop(self, reason: str) -> None:
         """Give up all open calls of the step in work: their workers are asked to stop."""

@@ -177,9 +177,7 @@ def _of_another(step: Step) -> Step:
 
 def _recall(run: Run, event: ev.MemoryAsked, n: int, at: float) -> None:
     seconds = run.spec.memory.seconds if run.spec is not None else 0.0
-    run.recalling = Recalling(
-        call=event.call, query=event.query, count=event.count, since=n, at=at, due=at + seconds
-    )
+    run.recalling = Recalling(call=event.call, query=event.query, count=event.count, since=n, at=at, due=at + seconds)
 
 
 def _overflow(run: Run, event: ev.ContextOverflowed, n: int, at: float) -> None:

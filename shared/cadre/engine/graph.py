@@ -9,9 +9,7 @@ MODEL = "model"
 """The node that asks the agent's model."""
 
 
-def agent_graph(
-    spec: AgentSpec, doing: str, before: Iterable[str] | None = None, calls: str = MODEL
-) -> Iterator[str]:
+def agent_graph(spec: AgentSpec, doing: str, before: Iterable[str] | None = None, calls: str = MODEL) -> Iterator[str]:
     """The lines of the flowchart of an agent whose model decides what is done next.
 
     `doing` says what the model is asked for, `before` are lines in the place of the arrow from the task, and `calls` is

@@ -197,9 +197,7 @@ class Kind(ABC):
 
     def account(self, own: KindStep) -> StepAccount | None:
         """Return what a step of this kind did in addition to single calls, if anything."""
-        raise TypeError(
-            f"{type(self).__name__} has steps with nothing but calls, and no {type(own).__name__}"
-        )
+        raise TypeError(f"{type(self).__name__} has steps with nothing but calls, and no {type(own).__name__}")
 
     def reads_calls(self, run: Run) -> bool:
         """Return True if the model itself reads the outcomes of the calls that are open now; they are cut to what it

@@ -51,9 +51,7 @@ def as_tasked(run: Run, arrival: Arrival) -> Arrival:
     task = what if begins and isinstance(what, Task) else run.task
     if task is not None and task.terms.tools:
         tools = {**arrival.toolset.tools, **{tool.name: tool for tool in task.terms.tools}}
-        arrival = msgspec.structs.replace(
-            arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools)
-        )
+        arrival = msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))
     arrival = _with_spec(task, arrival) if task is not None and begins else arrival
     return _with_plan(run, task, arrival, begins=begins)
 

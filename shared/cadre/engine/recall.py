@@ -107,9 +107,7 @@ def to_remember(run: Run, since: int) -> list[ToolCall]:
         return []
     calls = []
     if spec.memory.remember == "steps":
-        calls = [
-            _call(run, spec, step, _text_of(step)) for step in _finished(run, max(1, since)) if _text_of(step)
-        ]
+        calls = [_call(run, spec, step, _text_of(step)) for step in _finished(run, max(1, since)) if _text_of(step)]
     result = run.result
     if result is not None and result.state == "success" and result.since >= since and run.task is not None:
         answer = f"Task: {run.task.task}\nAnswer: {observation_of(result.output)}"

@@ -340,9 +340,7 @@ def _become(request: ForkRequest, descriptors: list[int]) -> None:
         os.dup2(one, number)
     for one in (output, *others):
         os.close(one)
-    replace_environment(
-        {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment.items()}
-    )
+    replace_environment({os.fsdecode(name): os.fsdecode(value) for name, value in request.environment.items()})
     _set_command_line([b"python", b"-m", request.module.encode(), *request.arguments])
 
 

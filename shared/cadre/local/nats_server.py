@@ -63,11 +63,7 @@ def write_config(file: Path, store: Path, port: int, sync: str, users: Path | No
                 f"  sync_interval: {json.dumps(sync)}",
                 "}",
                 # The server resolves it against its own file's folder, even if it is absolute.
-                *(
-                    [f"include {json.dumps(os.path.relpath(users, file.parent))}"]
-                    if users is not None
-                    else []
-                ),
+                *([f"include {json.dumps(os.path.relpath(users, file.parent))}"] if users is not None else []),
                 "",
             ]
         )
@@ -170,14 +166,10 @@ class StackUsers:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._handed = {user: self._hand_over(key) for user, key in keys.items()}
             added = {role.user: nats_files.key_file(self._folder, role.user) for role in wanted}
-            keys |= {
-                user: read_key(file) for user, file in added.items() if user not in keys and file.exists()
-            }
+            keys |= {user: read_key(file) for user, file in added.items() if user not in keys and file.exists()}
             nats_files.write_public(self.server_file, wanted, keys, topology)
         except OSError as error:
-            raise CommandFailed(
-                f"{error.filename or self._folder}: cannot be written: {error.strerror}"
-            ) from error
+            raise CommandFailed(f"{error.filename or self._folder}: cannot be written: {error.strerror}") from error
 
     def _hand_over(self, key: Key) -> HandedKey:
         file = nats_files.key_file(self._folder, key.user)

@@ -41,8 +41,7 @@ from cadre.spec.program import program_of
 T = TypeVar("T")
 
 SCRIPTED_BANNER = (
-    "Scripted model: canned replies, not an AI."
-    " For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
+    "Scripted model: canned replies, not an AI. For a real one set CADRE_MODEL_URL, CADRE_MODEL_KEY and CADRE_MODEL."
 )
 START_SECONDS = 300.0
 _KILL_SECONDS = 5.0
@@ -127,9 +126,7 @@ class Stack:
         others = {name: file for name, file in self.team.agents.items() if name not in self.team.isolated}
         wanted = self.team.demo.agent if self.team.demo is not None else next(iter(others), None)
         if not tier and wanted in others:
-            self.notes.append(
-                f"without {', '.join(self.team.isolated)}: their code cannot be run here: {why}"
-            )
+            self.notes.append(f"without {', '.join(self.team.isolated)}: their code cannot be run here: {why}")
             self._left_out = self.team.isolated
             self.team = self.without_left_out(self.team)
 
@@ -412,9 +409,7 @@ def advice(stack: Stack) -> list[str]:
     lines = []
     if stack.sync != SYNC_ALWAYS:
         interval = stack.sync
-        lines.append(
-            f"CADRE_NATS_SYNC={interval}: a power cut may take what was acknowledged in the last {interval}."
-        )
+        lines.append(f"CADRE_NATS_SYNC={interval}: a power cut may take what was acknowledged in the last {interval}.")
     if stack.is_scripted:
         lines.append(SCRIPTED_BANNER)
     elif not stack.model:

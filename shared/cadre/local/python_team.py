@@ -49,9 +49,7 @@ def write_team(module: Path, folder: Path) -> Path:
             files=(module,),
         ) from error
     except msgspec.DecodeError as error:
-        raise SpecError(
-            f"could not be imported: its process ended with {done.returncode}", files=(module,)
-        ) from error
+        raise SpecError(f"could not be imported: its process ended with {done.returncode}", files=(module,)) from error
     if written.problem:
         raise SpecError(written.problem, files=(module,))
     folder.mkdir(parents=True, exist_ok=True)

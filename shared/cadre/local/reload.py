@@ -49,9 +49,7 @@ class Reloader:
         stack = self._stack
         self._script = next((one for one in stack.children if self._team.script in one.service.files()), None)
         services = {_key(service) for service in stack.services()}
-        self._children = {
-            _key(child.service): child for child in stack.children if _key(child.service) in services
-        }
+        self._children = {_key(child.service): child for child in stack.children if _key(child.service) in services}
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             if changed := await self._changed():

@@ -151,9 +151,7 @@ def _of_team(folder: Path, settings: ModelSettings) -> Iterable[UsedModel]:
         spec = with_tested_calls(written, settings)
         for model, as_written in zip(_models(spec), _models(written), strict=True):
             asks = facts_of(msgspec.structs.replace(spec, model=model)).capabilities
-            own = msgspec.structs.replace(
-                model, url=model.url or settings.url, name=model.name or settings.name
-            )
+            own = msgspec.structs.replace(model, url=model.url or settings.url, name=model.name or settings.name)
             untested = as_written.calls == "auto" and report_of(own.url, own.name) is None
             yield UsedModel(own, asks, untested)
 

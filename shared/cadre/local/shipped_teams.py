@@ -28,9 +28,7 @@ def shipped_team(name: str) -> Path:
     """Return the folder of one of them. Raises SpecError, which names those that there are."""
     teams = shipped_teams()
     if name not in teams:
-        raise SpecError(
-            f"there is no template {name!r}; there are: {', '.join(teams) or 'none in this installation'}"
-        )
+        raise SpecError(f"there is no template {name!r}; there are: {', '.join(teams) or 'none in this installation'}")
     return teams[name]
 
 

@@ -93,9 +93,7 @@ class ManagedProcess:
             deaths = deaths + 1 if time.monotonic() - began < QUICK_DEATH_SECONDS else 1
             how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             if deaths >= MAX_QUICK_DEATHS and not self.has_been_ready:
-                raise CommandFailed(
-                    f"{self.service.name} died {deaths} times in a row ({how}): {self._last_line()}"
-                )
+                raise CommandFailed(f"{self.service.name} died {deaths} times in a row ({how}): {self._last_line()}")
             pause = min(_FIRST_PAUSE_SECONDS * 2 ** min(deaths - 1, 10), _MAX_PAUSE_SECONDS)
             what = "ended" if code == 0 else "died"
             self.on_line(self.service.name, f"{what} ({how}); starting it again in {pause:g} s")
@@ -176,9 +174,7 @@ class ManagedProcess:
     async def _copy_output(self, pipe: int) -> None:
         reader, rest = asyncio.StreamReader(), b""
         with self.service.log.open("ab", buffering=0) as log, os.fdopen(pipe, "rb", buffering=0) as source:
-            await asyncio.get_running_loop().connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(reader), source
-            )
+            await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
             while chunk := await reader.read(65536):
                 # A full disk takes no line, but the pipe is read on: a process that cannot write to it dies.
                 with contextlib.suppress(OSError):

@@ -68,9 +68,7 @@ def _of_module(module: Path) -> list[FileProblem]:
         except SpecError as error:
             return [FileProblem(file=str(module), text=error.explanation)]
         return [
-            msgspec.structs.replace(
-                one, file=str(module), path=f"{Path(one.file).stem}.{one.path}".rstrip(".")
-            )
+            msgspec.structs.replace(one, file=str(module), path=f"{Path(one.file).stem}.{one.path}".rstrip("."))
             for one in found
         ]
 
@@ -121,9 +119,7 @@ def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
                     f"the code could not import {name} here: install it next to Cadre, or have CADRE_SANDBOX_PYTHON"
                     " name a Python that has it"
                 )
-                yield FileProblem(
-                    level="missing", file=str(file), path=f"spec.{agents[file].kind}.imports", text=text
-                )
+                yield FileProblem(level="missing", file=str(file), path=f"spec.{agents[file].kind}.imports", text=text)
 
 
 def _is_served(tool: str) -> bool:

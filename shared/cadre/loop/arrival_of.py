@@ -80,9 +80,7 @@ def _left_over(kind: type[msgspec.Struct], copy: type | None) -> list[tuple[str,
     """The fields that no event of the type `copy` has under the same name, with their defaults."""
     copied = getattr(copy, "__struct_fields__", ())
     return [
-        (name, _default(field))
-        for name, field in _fields(kind).items()
-        if name not in _DERIVED and name not in copied
+        (name, _default(field)) for name, field in _fields(kind).items() if name not in _DERIVED and name not in copied
     ]
 
 
@@ -114,11 +112,7 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
         if isinstance(first, ev.RecordIgnored) and not _is_short(value):
             continue
         fields[key] = value if isinstance(value, _PLAIN) else msgspec.to_builtins(value)
-    if (
-        isinstance(what, ModelReplied)
-        and isinstance(first, ev.ModelAnswered)
-        and what.content != first.content
-    ):
+    if isinstance(what, ModelReplied) and isinstance(first, ev.ModelAnswered) and what.content != first.content:
         fields["content"] = what.content  # the event has it without the thoughts
     return ArrivalRecord(name, fields) if fields or _implied(first) != name else None
 
@@ -217,9 +211,7 @@ def _toolset(run: Run, changed: ev.ToolsetChanged | None) -> Toolset:
 
 def _problem(entry: Entry) -> str:
     match entry.events:
-        case [ev.RunAccepted(), ev.RunFinished(error=error)] if (
-            error is not None and error.code == "not-found"
-        ):
+        case [ev.RunAccepted(), ev.RunFinished(error=error)] if error is not None and error.code == "not-found":
             return error.message
         case _:
             return ""

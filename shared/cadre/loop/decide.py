@@ -94,12 +94,7 @@ def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> li
 def _end_with_call(draft: Draft) -> None:
     """End a run whose caller wants only calls of its own functions, once nothing else is open."""
     run = draft.run
-    if (
-        draft.is_over
-        or run.task is None
-        or not run.task.terms.ends_with_call
-        or run.phase is not Phase.ACTING
-    ):
+    if draft.is_over or run.task is None or not run.task.terms.ends_with_call or run.phase is not Phase.ACTING:
         return
     calls = run.open_calls()
     if calls and all(call.hold is not None and is_callers(run, call.name) for call in calls):
@@ -209,11 +204,7 @@ def _unfit(draft: Draft, task: Task) -> ErrorInfo | None:
     if schema is None or task.reply_to is None or task.spec:
         return None
     wrong = misfits(schema, for_schema(task.inputs), "inputs")
-    return (
-        ErrorInfo("invalid-call", f"{draft.run.agent} does not take this: {'; '.join(wrong)}")
-        if wrong
-        else None
-    )
+    return ErrorInfo("invalid-call", f"{draft.run.agent} does not take this: {'; '.join(wrong)}") if wrong else None
 
 
 def _lacking(draft: Draft) -> ErrorInfo | None:
@@ -317,9 +308,7 @@ def _on_edit(draft: Draft, edit: Edit) -> None:
         )
         return
     if edit.base != present.version:
-        reason = (
-            f"the {present.name} is at version {present.version} by now, and the edit is based on {edit.base}"
-        )
+        reason = f"the {present.name} is at version {present.version} by now, and the edit is based on {edit.base}"
         _refuse_edit(draft, edit, present.version, "stale-version", reason)
         return
     try:
@@ -484,9 +473,7 @@ def _poison(poisoned: Poisoned) -> ErrorInfo:
 def _ignored(what: object, code: IgnoredCode) -> ev.RecordIgnored:
     if isinstance(what, ModelReplied):
         usage = what.usage + Usage(model_calls=1)
-        return ev.RecordIgnored(
-            kind="ModelReplied", code=code, usage=usage, model=what.model, unpriced=what.unpriced
-        )
+        return ev.RecordIgnored(kind="ModelReplied", code=code, usage=usage, model=what.model, unpriced=what.unpriced)
     return ev.RecordIgnored(kind=type(what).__name__, code=code)
 
 
@@ -502,9 +489,7 @@ def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
     try:
         event = decided(run, held, decision, draft.arrival)
     except CallNotAllowed as error:
-        draft.emit(
-            ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error), facts=error.facts)
-        )
+        draft.emit(ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error), facts=error.facts))
         return
     name = event.name or held.name
     arguments = held.arguments if event.arguments is None else event.arguments
@@ -517,9 +502,7 @@ def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
         draft.plan_by_call(ev.ToolCalled(call=held.id, tool=name, arguments=arguments))
         settled(draft, held.id)
     elif is_callers(run, held.name):
-        draft.emit(
-            ev.ToolAnswered(call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender)
-        )
+        draft.emit(ev.ToolAnswered(call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender))
         settled(draft, held.id)
     else:
         if event.arguments is not None or event.name is not None:
@@ -578,9 +561,7 @@ def on_model_failure(draft: Draft, failure: ModelFailed) -> None:
         )
     elif not failure.too_long and (fallback := next_fallback(run)) is not None:
         attempt = model.attempt + 1
-        draft.call_model(
-            model.purpose, model.step, attempt, model.postponed, fallback=fallback, reason=failure.message
-        )
+        draft.call_model(model.purpose, model.step, attempt, model.postponed, fallback=fallback, reason=failure.message)
     elif model.purpose == SUMMARY:
         without_model(draft)
     else:

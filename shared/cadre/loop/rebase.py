@@ -60,9 +60,7 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
                 toolset = toolset.with_files or toolset
         now = entry
         try:
-            now = msgspec.structs.replace(
-                entry, events=_with_the_services_own(retraced, entry, spec, toolset)
-            )
+            now = msgspec.structs.replace(entry, events=_with_the_services_own(retraced, entry, spec, toolset))
             retraced.take(now)
         except Exception:
             # The files' agent would not have come here: what it decides is another thing, which `redecide` reports.
@@ -95,9 +93,7 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
     if spec is None:
         raise CannotRebase(f"the team has no agent {first.agent}")
     if spec.kind != accepted.spec.kind:
-        raise CannotRebase(
-            f"it began as an agent of kind {accepted.spec.kind}, and {first.agent} is {spec.kind} now"
-        )
+        raise CannotRebase(f"it began as an agent of kind {accepted.spec.kind}, and {first.agent} is {spec.kind} now")
     try:
         kind = decided_by(spec_of(accepted.task, spec))
     except (SpecError, msgspec.ValidationError):
@@ -107,9 +103,7 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
     return accepted, spec
 
 
-def _with_the_services_own(
-    retraced: Retraced, entry: Entry, spec: AgentSpec, toolset: Toolset
-) -> list[AnyEvent]:
+def _with_the_services_own(retraced: Retraced, entry: Entry, spec: AgentSpec, toolset: Toolset) -> list[AnyEvent]:
     """The entry's events, with what the service itself adds to them now: the spec as the run begins, its toolset."""
     arrival = msgspec.structs.replace(arrival_of(retraced.run, entry), toolset=toolset)
     if retraced.run.spec is None:
@@ -121,9 +115,7 @@ def _with_the_services_own(
     return events
 
 
-def _toolset(
-    spec: AgentSpec, team: TeamFiles, changes: Sequence[ev.ToolsetChanged], missing: Sequence[str]
-) -> Toolset:
+def _toolset(spec: AgentSpec, team: TeamFiles, changes: Sequence[ev.ToolsetChanged], missing: Sequence[str]) -> Toolset:
     """Return what the files offer to the agent, and what other services offered to the run besides; nothing that was
     `missing` then."""
     then = [] if team.has_all_tools else [card for change in changes for card in change.tools]
@@ -139,9 +131,7 @@ def _toolset(
     return msgspec.structs.replace(toolset, missing=lacking)
 
 
-def _presences(
-    tools: Iterable[ToolCard], members: Iterable[AgentCard], started_at: float
-) -> Iterable[Presence]:
+def _presences(tools: Iterable[ToolCard], members: Iterable[AgentCard], started_at: float) -> Iterable[Presence]:
     for tool in tools:
         yield Presence(instance="", host="", pid=0, started_at=started_at, tool=tool)
     for member in members:

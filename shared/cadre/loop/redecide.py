@@ -153,14 +153,10 @@ class _Redecider:
             commands = owed(self._run, since=entry.n)
             everything = owed(self._run)
         except Exception as error:
-            self._diverges(
-                entry, "commands", [f"working out what is owed fails now: {type(error).__name__}: {error}"]
-            )
+            self._diverges(entry, "commands", [f"working out what is owed fails now: {type(error).__name__}: {error}"])
             return
         lost = [command for command in commands if command not in everything]
-        self._diverges(
-            entry, "commands", [f"owed at once, forgotten by a redelivery: {command!r}" for command in lost]
-        )
+        self._diverges(entry, "commands", [f"owed at once, forgotten by a redelivery: {command!r}" for command in lost])
         for command in commands:
             if isinstance(command, Send) and isinstance(command.message, Task):
                 self.tasks[command.message.run] = command.message
@@ -194,9 +190,7 @@ def _of_the_end(was: list[ev.AnyEvent], now: list[ev.AnyEvent]) -> list[str]:
         if isinstance(end, ev.RunFinished):
             why = f": {end.error.type}: {end.error.message}" if end.error is not None else ""
             lines.append(f"{who} end: {end.state}{why}")
-        lines += [
-            f"{who} refusal: {event.error.message}" for event in events if isinstance(event, ev.CallRefused)
-        ]
+        lines += [f"{who} refusal: {event.error.message}" for event in events if isinstance(event, ev.CallRefused)]
     return lines
 
 

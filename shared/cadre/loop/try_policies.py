@@ -105,9 +105,7 @@ class _Trial:
     def _as_tried(self, event: ev.AnyEvent, standings: Mapping[str, Standing]) -> ev.AnyEvent:
         """Return the event as it would be under the other policies."""
         if type(event) is ev.RunAccepted:
-            spec = msgspec.structs.replace(
-                event.spec, policies=self._policies, approvals={}, permission="open"
-            )
+            spec = msgspec.structs.replace(event.spec, policies=self._policies, approvals={}, permission="open")
             own = event.task.standing
             standing = standings.get(self._run.id) or (own if own is not None and own.source else None)
             task = msgspec.structs.replace(event.task, standing=standing)
@@ -146,14 +144,8 @@ class _Trial:
         match event:
             case ev.ToolCalled(call=call, tool=name, arguments=arguments):
                 proposal = self._run.proposal
-                return (
-                    None
-                    if proposal is not None and call in proposal.checks
-                    else Wanted(call, name, arguments)
-                )
-            case ev.ApprovalRequested(call=call, name=name, arguments=arguments, kind=kind) if (
-                kind != "question"
-            ):
+                return None if proposal is not None and call in proposal.checks else Wanted(call, name, arguments)
+            case ev.ApprovalRequested(call=call, name=name, arguments=arguments, kind=kind) if kind != "question":
                 return None if not arguments and self._is_paused(call) else Wanted(call, name, arguments)
             case ev.DelegateStarted(call=call, member=name, task=task, inputs=inputs):
                 return Wanted(call, name, {"task": task, "additional_args": inputs})
@@ -169,13 +161,7 @@ class _Trial:
         was: Literal["made", "approved", "turned down", "waits"] = "made"
         if wanted.id in self._held:
             verdict = self._decided.get(wanted.id)
-            was = (
-                "waits"
-                if verdict is None
-                else "turned down"
-                if verdict in ("rejected", "expired")
-                else "approved"
-            )
+            was = "waits" if verdict is None else "turned down" if verdict in ("rejected", "expired") else "approved"
         return TriedCall(
             run=self._run.id,
             agent=self._run.agent,

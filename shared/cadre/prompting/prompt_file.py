@@ -133,8 +133,7 @@ def read_texts(source: Traversable, kind: str) -> dict[str, str]:
 def compile_texts(where: str, texts: Mapping[str, str], kind: str) -> dict[str, Template]:
     """Compile all templates, tried out. Raises PromptError naming where they stand, key and variable."""
     return {
-        key: compile_template(f"{where}: {key}", texts[key], contract)
-        for key, contract in contracts()[kind].items()
+        key: compile_template(f"{where}: {key}", texts[key], contract) for key, contract in contracts()[kind].items()
     }
 
 
@@ -206,9 +205,7 @@ for _filter in (
 ):
     _environment.filters[_filter.__name__] = _charged(_filter)
 _environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
-_environment.filters["as_time"] = lambda at: datetime.fromtimestamp(at, UTC).strftime(
-    "%a %d %b %Y %H:%M:%S UTC"
-)
+_environment.filters["as_time"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%a %d %b %Y %H:%M:%S UTC")
 
 
 class _Samples(NamedTuple):
@@ -232,9 +229,7 @@ def _samples() -> _Samples:
         "remaining_steps": 97531,
         "char_limit": 86420,
         "now": 1_000_000_000.0,
-        "memories": [
-            {"text": marks["memories"], "agent": "researcher", "at": 0.0, "scope": "agent", "run": "r"}
-        ],
+        "memories": [{"text": marks["memories"], "agent": "researcher", "at": 0.0, "scope": "agent", "run": "r"}],
         "tools": [ToolCard(name=marks["tools"], description="Looks.", input_schema={"type": "object"})],
         "managed_agents": [AgentCard(name=marks["managed_agents"], description="Helps.")],
         **{name: [marks[name]] for name in lists},

@@ -159,10 +159,7 @@ class Prompts:
         """Tools and members as variables of a template, under their names in code for kinds that write code."""
         if not shipped_files()[self.kind].names_in_code:
             return {"tools": tools, "managed_agents": members}
-        named = [
-            msgspec.structs.replace(card, name=name)
-            for name, card in named_in_code([*tools, *members]).items()
-        ]
+        named = [msgspec.structs.replace(card, name=name) for name, card in named_in_code([*tools, *members]).items()]
         return {
             "tools": [card for card in named if isinstance(card, ToolCard)],
             "managed_agents": [card for card in named if isinstance(card, AgentCard)],

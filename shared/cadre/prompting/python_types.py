@@ -84,9 +84,7 @@ def _kinds(schema: dict[str, Any], definitions: dict[str, Any], depth: int) -> I
         names = [type_name(part, definitions, depth) for part in all_of]
         yield next((name for name in names if name != "Any"), "Any")
     else:
-        kinds = schema.get("type") or (
-            "object" if "properties" in schema else "array" if "items" in schema else ""
-        )
+        kinds = schema.get("type") or ("object" if "properties" in schema else "array" if "items" in schema else "")
         if isinstance(kinds, list) and {*kinds} >= {*ANY_TYPES}:
             kinds = "any"
         for kind in [kinds] if isinstance(kinds, str) else kinds:

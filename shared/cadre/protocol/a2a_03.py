@@ -81,9 +81,7 @@ def task_to_03(task: Json) -> Json:
 def status_to_03(status: Json) -> Json:
     """Return the status of a task of version 1.0 in the form of JSON-RPC."""
     state = status["state"].removeprefix(_STATE).lower().replace("_", "-")
-    return {**status, "state": state} | (
-        {"message": message_to_03(status["message"])} if "message" in status else {}
-    )
+    return {**status, "state": state} | ({"message": message_to_03(status["message"])} if "message" in status else {})
 
 
 def artifact_to_03(artifact: Json) -> Json:

@@ -6,14 +6,10 @@ import msgspec
 
 from cadre.versions import VersionOrder, version_order
 
-Does = Literal[
-    "read", "visit", "send", "publish", "pay", "admit", "share", "delete", "change", "book", "write"
-]
+Does = Literal["read", "visit", "send", "publish", "pay", "admit", "share", "delete", "change", "book", "write"]
 """The kinds of calls: `read` looks something up, `visit` fetches an address, all others have an effect."""
 
-EFFECTS: tuple[Does, ...] = (
-    *("send", "publish", "pay", "admit", "share", "delete", "change", "book", "write"),
-)
+EFFECTS: tuple[Does, ...] = (*("send", "publish", "pay", "admit", "share", "delete", "change", "book", "write"),)
 """The kinds of calls that have an effect."""
 
 WITH_DESTINATION: tuple[Does, ...] = ("visit", "send", "pay", "admit", "share")

@@ -104,9 +104,7 @@ def call_request(tool: str, arguments: dict[str, Any], id: str) -> CodeRequest:
     return CodeRequest(CALL, {"tool": tool, "arguments": arguments, "id": id})
 
 
-def model_request(
-    api: Api, body: dict[str, Any], earlier: Sequence[tuple[Api, dict[str, Any]]]
-) -> CodeRequest:
+def model_request(api: Api, body: dict[str, Any], earlier: Sequence[tuple[Api, dict[str, Any]]]) -> CodeRequest:
     """Return the request as what it changes about the earlier one that shares most of its conversation."""
     said, best, shared = body.get(MESSAGES[api]), -1, 0
     for place, (other, before) in enumerate(earlier):
@@ -122,9 +120,7 @@ def model_request(
         if key != MESSAGES[api] and not (key in before and _same(before[key], value))
     }
     gone = [key for key in before if key not in body]
-    return CodeRequest(
-        api, {"like": best, "keep": shared, "more": said[shared:], "set": changed, "drop": gone}
-    )
+    return CodeRequest(api, {"like": best, "keep": shared, "more": said[shared:], "set": changed, "drop": gone})
 
 
 def bodies_of(requests: Iterable[CodeRequest]) -> list[tuple[Api, dict[str, Any]]]:

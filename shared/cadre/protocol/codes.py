@@ -63,9 +63,7 @@ ERRORS: dict[ErrorCode, ErrorKind] = {
         "The model gave no answer: all tries and fallbacks are used up, or it refused.",
     ),
     "no-room": ErrorKind("AgentGenerationError", "The model's context has no room for the request."),
-    "cut-off": ErrorKind(
-        "AgentParsingError", "The endpoint cut the model's answer off at the limit of tokens."
-    ),
+    "cut-off": ErrorKind("AgentParsingError", "The endpoint cut the model's answer off at the limit of tokens."),
     "unreadable-answer": ErrorKind(
         "AgentParsingError", "The model's answer does not have the form that was asked for."
     ),
@@ -96,12 +94,8 @@ ERRORS: dict[ErrorCode, ErrorKind] = {
     "nothing-done": ErrorKind("AgentError", "No task of the queue led to a call or an answer."),
     "remote-error": ErrorKind("RemoteAgentError", "The remote agent's answer cannot be used."),
     "remote-failed": ErrorKind("RemoteAgentFailed", "The remote agent's task ended without an answer."),
-    "remote-unreachable": ErrorKind(
-        "RemoteAgentUnreachable", "The remote agent was out of reach for too long."
-    ),
-    "program-failed": ErrorKind(
-        "ProgramFailed", "The program raised an error, or its process died again and again."
-    ),
+    "remote-unreachable": ErrorKind("RemoteAgentUnreachable", "The remote agent was out of reach for too long."),
+    "program-failed": ErrorKind("ProgramFailed", "The program raised an error, or its process died again and again."),
     "non-deterministic": ErrorKind(
         "NonDeterministic", "The program, run again after a death, asked for something else than before."
     ),

@@ -256,9 +256,7 @@ class _Bus:
 
     def journal_reads(self) -> list[str]:
         """Subjects to read whole shards: neither form can be narrowed to a subject."""
-        return [
-            f"$JS.API.{how}.{shard}" for how in ("STREAM.MSG.GET", "DIRECT.GET") for shard in self._shards
-        ]
+        return [f"$JS.API.{how}.{shard}" for how in ("STREAM.MSG.GET", "DIRECT.GET") for shard in self._shards]
 
     def blob_reads(self) -> list[str]:
         """Subjects to read blobs."""

@@ -62,9 +62,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def slots_of(self, revision: str) -> set[int]:
         """The queues that replicas of this revision take from: their own, and those of the revisions adopted."""
-        return {
-            one.slot for one in self.shares if one.state != "opening" and self.taker(one).revision == revision
-        }
+        return {one.slot for one in self.shares if one.state != "opening" and self.taker(one).revision == revision}
 
     def candidates(self, live: Container[str]) -> list[Share]:
         """Those that share new runs: those with a weight that are live; all that have one where none of them is."""

@@ -59,9 +59,7 @@ def _plain(
                 return text
             case {"$given": ["tuple" | "frozenset", list(items)]}:
                 return tuple(plain(item) for item in items)
-            case {"$given": ["dict", list(found)]} if all(
-                isinstance(pair, list) and len(pair) == 2 for pair in found
-            ):
+            case {"$given": ["dict", list(found)]} if all(isinstance(pair, list) and len(pair) == 2 for pair in found):
                 try:
                     return pairs([(plain(key), plain(item)) for key, item in found])
                 except TypeError:  # a key that cannot be one; no code has written it

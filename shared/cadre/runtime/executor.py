@@ -125,9 +125,7 @@ class Executor:
         check_sender(call, job.address)
         result = await self._result(tool, call, job.delivery)
         if result is not None and call.reply:
-            await self._insist(
-                lambda: self._bus.send(result, tool.name, to=call.agent), f"sending {result.id}"
-            )
+            await self._insist(lambda: self._bus.send(result, tool.name, to=call.agent), f"sending {result.id}")
         return True
 
     async def _refuse(self, job: Job[ToolCall], error: TerminalError) -> None:
@@ -182,9 +180,7 @@ class Executor:
         effect = await self._insist(lambda: self._effects.read(claim), f"looking for {claim.call}")
         return effect.result if effect is not None else None
 
-    async def _after_a_death(
-        self, tool: AnyTool, call: ToolCall, delivery: Delivery, effect: Effect
-    ) -> ToolResult:
+    async def _after_a_death(self, tool: AnyTool, call: ToolCall, delivery: Delivery, effect: Effect) -> ToolResult:
         if tool.card.idempotent and not effect.claim.revoked:
             return await self._run(tool, call, delivery.deliveries)
         why = ": its run has ended, or does not wait for it any more" if effect.claim.revoked else ""

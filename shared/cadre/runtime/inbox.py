@@ -42,9 +42,7 @@ _MOST_WAITING = 1024
 class Inbox:
     """Handles the deliveries of one agent."""
 
-    def __init__(
-        self, agent: str, runner: Runner, world: World, blobs: Blobs, quarantine: QuarantineStore
-    ) -> None:
+    def __init__(self, agent: str, runner: Runner, world: World, blobs: Blobs, quarantine: QuarantineStore) -> None:
         self._agent = agent
         self._runner = runner
         self._world = world

@@ -91,9 +91,7 @@ class Invocations:
         later. Those that wait for a slot will not begin."""
         self._ended.add(ended)
         for invocation in self._at_work:
-            if is_within(invocation.call_id, ended) and (
-                not invocation.cleanup or ended == invocation.call_id
-            ):
+            if is_within(invocation.call_id, ended) and (not invocation.cleanup or ended == invocation.call_id):
                 invocation.interrupt()
 
     def is_ended(self, call: ToolCall) -> bool:

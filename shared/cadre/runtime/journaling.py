@@ -170,9 +170,7 @@ class Journaling:
 
     def _reminder(self, what: Poisoned, tree: str, run: str) -> Cancel:
         at, why = self._clock.now(), what.why or "its record could not be handled"
-        return Cancel(
-            id=f"{what.id}:condemned", tree=tree, run=run, at=at, reason=why, sender=self._spec.name
-        )
+        return Cancel(id=f"{what.id}:condemned", tree=tree, run=run, at=at, reason=why, sender=self._spec.name)
 
     async def _append(self, cached: CachedRun, new: NewEntry, record_id: str) -> list[Command]:
         """Append one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
@@ -340,6 +338,4 @@ def log_entry(entry: Entry) -> None:
 
 def _log_run(entry: Entry, what: str) -> None:
     fields = {"fields": fields_of_run(entry.tree, entry.run)}
-    run_log.info(
-        "run %s of %s %s, trace %s", entry.run, entry.agent, what, trace_id(entry.tree), extra=fields
-    )
+    run_log.info("run %s of %s %s, trace %s", entry.run, entry.agent, what, trace_id(entry.tree), extra=fields)

@@ -87,9 +87,7 @@ class ModelCalls:
         if call is not None and not call.aborted and (not mark or call.identity == what):
             _drop(call)
 
-    async def make(
-        self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
-    ) -> ModelOutcome | None:
+    async def make(self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm) -> ModelOutcome | None:
         """Call the model once `confirm` allows it; return the outcome as an arrival, or None when the call was aborted
         or is Needless.
 
@@ -225,11 +223,7 @@ class AnswerPieces:
         spec = run.spec
         offered = any(tool["function"]["name"] == FINAL_ANSWER for tool in request.tools)
         self._is_told = (
-            offered
-            and run.parent is None
-            and spec is not None
-            and spec.output_schema is None
-            and not spec.checks
+            offered and run.parent is None and spec is not None and spec.output_schema is None and not spec.checks
         )
         self._variables = tuple(run.task.inputs) if run.task is not None else ()
         self._seq = 0

@@ -142,12 +142,7 @@ class Runner:
             if outcome is not None and is_in_flight(cached.run, command):
                 return NewEntry(outcome, outcome.id if isinstance(outcome, TimerFired) else call)
             bought = isinstance(outcome, ModelReplied) and outcome.usage.total_tokens
-            if (
-                outcome is not None
-                and bought
-                and record_id in cached.run.seen
-                and call not in cached.run.seen
-            ):
+            if outcome is not None and bought and record_id in cached.run.seen and call not in cached.run.seen:
                 late = True  # the run accounts for it, and nothing follows from it
                 # 0 is no attempt: the run may be at the next step by now, in an attempt of this very number.
                 return NewEntry(msgspec.structs.replace(outcome, attempt=0), call)

@@ -30,9 +30,7 @@ class _StoredTally(NamedTuple):
 class KnownSums:
     """The tallies of a run as they were read for one decision."""
 
-    def __init__(
-        self, tallies: Tallies, spans: dict[Span, _StoredTally], calls: frozenset[Any], at: float
-    ) -> None:
+    def __init__(self, tallies: Tallies, spans: dict[Span, _StoredTally], calls: frozenset[Any], at: float) -> None:
         self._tallies, self.spans, self._calls, self._at = tallies, spans, calls, at
 
     def others(self, run: str) -> dict[Span, list[TalliedCalls]]:

@@ -77,9 +77,7 @@ def to_json(output: Any, most_bytes: int | None = None) -> JsonOutput:
     found: list[File] = []
     notes: list[str] = []
     try:
-        plain = msgspec.to_builtins(
-            _unfolded(output), builtin_types=_BYTES, enc_hook=encode_unknown, str_keys=True
-        )
+        plain = msgspec.to_builtins(_unfolded(output), builtin_types=_BYTES, enc_hook=encode_unknown, str_keys=True)
         value = msgspec.json.decode(msgspec.json.encode(with_files(plain)))
     except (TypeError, ValueError, RecursionError):
         found, value = [], _as_text(output)
@@ -157,9 +155,7 @@ def _as_text(output: Any) -> Any:
     except (TypeError, ValueError, RecursionError):
         try:
             return str(output).encode(errors="replace").decode()
-        except (
-            Exception
-        ):  # the text of a result is somebody else's code, or it has too many levels for Python
+        except Exception:  # the text of a result is somebody else's code, or it has too many levels for Python
             return reprlib.repr(output)
 
 
@@ -223,6 +219,5 @@ def cut_to_read(data: bytes, ref: str, chars: int | None) -> str:
 
 def _note(missing: int, ref: str, start: int) -> str:
     return (
-        f"\n… [{missing} characters left out; the whole is {ref}:"
-        f' read_output(ref="{ref}", start={start}) reads on] …\n'
+        f'\n… [{missing} characters left out; the whole is {ref}: read_output(ref="{ref}", start={start}) reads on] …\n'
     )

@@ -72,9 +72,7 @@ Served = AgentDefinition | AgentSpec | Path | str
     tools="`cadre tools FILE` serves tools, `cadre up FILE.py` agents and tools",
     reload="`cadre up FILE.py --reload`",
 )
-def serve(
-    *agents: Served | Sequence[Served], settings: Settings | None = None, model: Model | None = None
-) -> None:
+def serve(*agents: Served | Sequence[Served], settings: Settings | None = None, model: Model | None = None) -> None:
     """Serve one agent or several, given one by one or as a list, until the process is stopped; without `settings`
     with those of the environment and, where that names no NATS server, at the one of the `cadre up` of the current
     folder. Their tools are served by `cadre tools`; `cadre up FILE.py` serves both.
@@ -97,9 +95,7 @@ def serve(
 
     async def start(platform: Platform) -> AgentHosts:
         made = zip(specs, prompts, strict=True)
-        hosts = AgentHosts(
-            platform, [AgentHost(agent, own, platform, model, model_settings) for agent, own in made]
-        )
+        hosts = AgentHosts(platform, [AgentHost(agent, own, platform, model, model_settings) for agent, own in made])
         await hosts.start()
         return hosts
 
@@ -113,9 +109,7 @@ def serve(
 def _checked(agent: Any, model: Model | None) -> AgentSpec:
     """Return the agent of a file, or one made in Python: checked once more, as its lists may have been changed."""
     if isinstance(agent, AgentDefinition) and agent.model is not None and model is None:
-        raise SetupError(
-            "its model is a test double: name a model, or pass serve(…, model=…)", agent=agent.name
-        )
+        raise SetupError("its model is a test double: name a model, or pass serve(…, model=…)", agent=agent.name)
     if isinstance(agent, AgentDefinition | AgentSpec):
         return spec_of(agent)
     if isinstance(agent, Path | str):
@@ -201,12 +195,8 @@ class AgentHost:
             topology.agent_consumer(spec.name),
             partial(topology.inbox_filter, agent=spec.name),
         )
-        self._queues = ShardQueues(
-            platform.nc, platform.shards, consumer, filter_of, inbox.handle, limiter, Queue
-        )
-        self._slots = RevisionSlots(
-            platform, spec.name, self._runner.journaling.revision, inbox.handle, limiter
-        )
+        self._queues = ShardQueues(platform.nc, platform.shards, consumer, filter_of, inbox.handle, limiter, Queue)
+        self._slots = RevisionSlots(platform, spec.name, self._runner.journaling.revision, inbox.handle, limiter)
         self._runner.journaling.revisions = self._slots.record_queue
 
     @property
@@ -373,9 +363,7 @@ def absent_queues(spec: AgentSpec, toolset: Toolset, registry: NatsRegistry) -> 
     # What serves its own pools is as much a part of the agent as the replicas that take from its inbox.
     queues += [CallQueue("sandbox", pool) for pool in facts.pools if not facts.serves_pools]
     found = {
-        queue: since
-        for queue in queues
-        if (since := known.get(ServiceKey(queue.kind, queue.name), 0.0)) is not None
+        queue: since for queue in queues if (since := known.get(ServiceKey(queue.kind, queue.name), 0.0)) is not None
     }
     for name in members:
         found |= _of_member(name, known, registry.rollout(name))

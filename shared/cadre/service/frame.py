@@ -94,9 +94,7 @@ def run(
 ) -> int:
     """Run a service on the account of its settings until it is stopped; return the exit status. `agents` are
     those that it hosts; `front` returns what requests come to first."""
-    return run_serving(
-        Called(name, agents), settings, lambda process: ServedAccount(process, start), front=front
-    )
+    return run_serving(Called(name, agents), settings, lambda process: ServedAccount(process, start), front=front)
 
 
 def run_serving(
@@ -316,9 +314,7 @@ class BoundedConnection(H11Protocol):
         self.peers[self._peer] += 1
         if self.peers[self._peer] > self.limits.peer_connections:
             most = self.limits.peer_connections
-            self._refuse(
-                503, "busy", f"{self._peer} has {most} connections here already (CADRE_HTTP_PEER_CONNECTIONS)"
-            )
+            self._refuse(503, "busy", f"{self._peer} has {most} connections here already (CADRE_HTTP_PEER_CONNECTIONS)")
         else:
             self._watch()
 
@@ -377,9 +373,7 @@ class BoundedConnection(H11Protocol):
             if self.flow.read_paused or self._received_bytes >= wanted:
                 self._set_timer(awaited)
             else:
-                self._refuse(
-                    408, "request-timeout", "the body of the request comes too slowly, or not at all"
-                )
+                self._refuse(408, "request-timeout", "the body of the request comes too slowly, or not at all")
 
     def _refuse(self, status: int, code: str, detail: str) -> None:
         self._is_refused = True

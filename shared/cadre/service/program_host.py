@@ -68,9 +68,7 @@ class ProgramHost:
         await runner.processes.start()
         self._address.start()
         self._runner = runner
-        self._handler = CodeCallHandler(
-            runner, platform.bus, NatsQuarantine(platform.nc, topology), self._pool
-        )
+        self._handler = CodeCallHandler(runner, platform.bus, NatsQuarantine(platform.nc, topology), self._pool)
         await hear_interrupts(platform.nc, topology, runner.interrupt)
         limiter = FairLimiter(section.processes, queues=topology.shards)
         consumer, filter_of = (

@@ -75,9 +75,7 @@ def objects_of(presences: Iterable[Presence], agent: str) -> dict[str, str]:
 def live_revisions(presences: Iterable[Presence], agent: str) -> dict[str, int]:
     """Return the number of live replicas of each revision of the agent, the one first that has the oldest replica."""
     by_age = sorted(presences, key=lambda one: one.started_at)
-    return Counter(
-        one.revision for one in by_age if one.agent is not None and one.agent.name == agent and one.revision
-    )
+    return Counter(one.revision for one in by_age if one.agent is not None and one.agent.name == agent and one.revision)
 
 
 log = logging.getLogger("cadre.agent")
@@ -91,9 +89,7 @@ _LEAVE_SECONDS = 5.0
 class RevisionSlots:
     """The queues of one replica; none while its agent has no rollout."""
 
-    def __init__(
-        self, platform: Platform, agent: str, revision: str, handler: Handler, limiter: FairLimiter
-    ) -> None:
+    def __init__(self, platform: Platform, agent: str, revision: str, handler: Handler, limiter: FairLimiter) -> None:
         self._platform = platform
         self._registry = platform.registry
         self._agent, self._revision = agent, revision

@@ -25,10 +25,7 @@ def keep_report(report: ModelReport, data: Path | None = None) -> None:
     for one in _read(file).models:
         if _key(one.url, one.model) == key:
             known = {probe.name: probe for probe in one.probes}
-            probes = [
-                known.get(probe.name, probe) if probe.verdict == "unknown" else probe
-                for probe in report.probes
-            ]
+            probes = [known.get(probe.name, probe) if probe.verdict == "unknown" else probe for probe in report.probes]
             report = msgspec.structs.replace(report, probes=probes)
         else:
             others.append(one)
@@ -40,9 +37,7 @@ def keep_report(report: ModelReport, data: Path | None = None) -> None:
 
 def report_of(url: str, model: str, data: Path | None = None) -> ModelReport | None:
     """Return the kept report of a model at an endpoint; None when it was never tested in this folder."""
-    return next(
-        (one for one in _read(_file(data)).models if _key(one.url, one.model) == _key(url, model)), None
-    )
+    return next((one for one in _read(_file(data)).models if _key(one.url, one.model) == _key(url, model)), None)
 
 
 def with_tested_calls(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:

@@ -204,9 +204,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
             return
         known = ["final_answer", *self.tools, *map(str, self.team)]
         if function not in known:
-            raise SpecError(
-                f"model.tool_choice names {function!r}; it may name {', '.join(known)}", agent=self.name
-            )
+            raise SpecError(f"model.tool_choice names {function!r}; it may name {', '.join(known)}", agent=self.name)
 
     def _check_memory(self) -> None:
         if self.memory.recall > MOST_RECALLED:
@@ -237,8 +235,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
                 raise SpecError(str(error), key="checks", agent=self.name) from error
             if unknown:
                 raise SpecError(
-                    f"{check!r} is about {', '.join(sorted(unknown))};"
-                    f" it may be about {', '.join(sorted(_JUDGED))}",
+                    f"{check!r} is about {', '.join(sorted(unknown))}; it may be about {', '.join(sorted(_JUDGED))}",
                     key="checks",
                     agent=self.name,
                 )
@@ -263,8 +260,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
             unknown = set(names) - known - ({*self.checks} if key == "timeouts" else set())
             if unknown:
                 raise SpecError(
-                    f"{key} names {', '.join(sorted(unknown))},"
-                    " which is neither in its tools nor in its team",
+                    f"{key} names {', '.join(sorted(unknown))}, which is neither in its tools nor in its team",
                     agent=self.name,
                 )
 
@@ -300,9 +296,7 @@ def _check_keys(agent: str, given: Any) -> None:
     for place, known in known_keys(file_fields()).items():
         for where, section in sections_at(given, place):
             if isinstance(section, dict) and (unknown := sorted(map(str, section.keys() - {*known}))):
-                raise SpecError(
-                    f"unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}", agent=agent
-                )
+                raise SpecError(f"unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}", agent=agent)
 
 
 def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float]]:

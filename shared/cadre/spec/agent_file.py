@@ -165,11 +165,7 @@ def _check_keys(data: Any) -> None:
     for path, known in _form().keys.items():
         for place, found in sections_at(data, path):
             check_keys(found, place or "the document", known)
-    team = (
-        data.get("spec", {}).get("team")
-        if isinstance(data, dict) and isinstance(data.get("spec"), dict)
-        else None
-    )
+    team = data.get("spec", {}).get("team") if isinstance(data, dict) and isinstance(data.get("spec"), dict) else None
     for member in team if isinstance(team, list) else ():
         check_keys(member, "spec.team", Selector.__struct_fields__)
     spec = data.get("spec") if isinstance(data, dict) else None
@@ -196,8 +192,7 @@ def _check_calls(spec: AgentSpec, model: Any) -> None:
     ):
         if isinstance(section, dict) and "calls" in section:
             raise SpecError(
-                f"says how a model writes calls, and that of an agent of kind {spec.kind} writes none:"
-                " leave it out",
+                f"says how a model writes calls, and that of an agent of kind {spec.kind} writes none: leave it out",
                 key=f"spec.{where}.calls",
             )
 

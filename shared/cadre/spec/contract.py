@@ -265,9 +265,7 @@ def _policy(spec: AgentSpec, name: str, expression: str, callee: Callee) -> Iter
     path = f"spec.approvals.{name}"
     if unknown := names_in(spec.approvals[name]) - properties.keys():
         takes = _listed({*properties})
-        text = (
-            f"asks about {_listed(unknown)}, which {source} does not take ({takes}): a person is always asked"
-        )
+        text = f"asks about {_listed(unknown)}, which {source} does not take ({takes}): a person is always asked"
         yield ContractProblem(agent=spec.name, path=path, text=text, level="warning")
     for problem in read_problems(spec, path, expression, names, is_condition=True):
         yield msgspec.structs.replace(problem, level="warning")

@@ -33,9 +33,7 @@ def seconds_of(length: Length) -> float:
         unit = _UNITS.get(match[2]) if match else None
         found = float(match[1]) * unit if match and unit is not None else None
     if found is None or not 0 <= found < float("inf"):
-        raise ValueError(
-            f"{length!r} is no length of time: write seconds, or a text such as 90s, 15m, 2h or 3d"
-        )
+        raise ValueError(f"{length!r} is no length of time: write seconds, or a text such as 90s, 15m, 2h or 3d")
     return found
 
 

@@ -69,9 +69,7 @@ def items_of(shape: Typed) -> Typed:
     if not isinstance(shape, Shape):
         return shape
     found = [one.get("items") for one in shape.options if _may_be(one, "array")]
-    return _union(
-        [_resolved(one, shape.root, shape.source) if isinstance(one, dict) else None for one in found]
-    )
+    return _union([_resolved(one, shape.root, shape.source) if isinstance(one, dict) else None for one in found])
 
 
 def attributes_read(text: str, name: str, *, is_condition: bool = False) -> tuple[set[str], set[str], bool]:
@@ -250,9 +248,7 @@ class _AttributeReader:
 
     def read(self, node: Any, names: dict[str, Typed]) -> Typed:
         """Return what is known of the node's value."""
-        visit: Callable[[Any, dict[str, Typed]], Typed] | None = getattr(
-            self, f"_{type(node).__name__.lower()}", None
-        )
+        visit: Callable[[Any, dict[str, Typed]], Typed] | None = getattr(self, f"_{type(node).__name__.lower()}", None)
         if visit is not None:
             return visit(node, names)
         for child in node.iter_child_nodes():
@@ -289,9 +285,7 @@ class _AttributeReader:
         if not attribute.is_there:
             has = f"{of} has {', '.join(attribute.others)}" if attribute.others else f"{of} is no object"
             advice = "read one of those, or add it there" if attribute.others else "make it one there"
-            self.found.append(
-                Misreading(f"reads {written}, which {value.source} does not have; {has}: {advice}")
-            )
+            self.found.append(Misreading(f"reads {written}, which {value.source} does not have; {has}: {advice}"))
         elif not attribute.is_required:
             text = (
                 f"reads {written}, which {value.source} does not require: require it there, or write"
@@ -338,26 +332,20 @@ class _AttributeReader:
         value = self.read(node.node, names) if node.node is not None else None
         for child in (*node.args, *node.kwargs):
             self.read(child, names)
-        key = next(
-            (one.value.value for one in node.kwargs if one.key == "attribute" and _constants(one.value)), None
-        )
+        key = next((one.value.value for one in node.kwargs if one.key == "attribute" and _constants(one.value)), None)
         if key is None and node.name in _BY_ATTRIBUTE and node.args:
             key = next(iter(_constants(node.args[0])), None)
         inner: Typed = None
         if isinstance(key, str) and node.node is not None:
             of, first = f"each of {_written(node.node)}", key.split(".")[0]
             has_default = any(one.key == "default" for one in node.kwargs)
-            inner = self._named(
-                items_of(value), first, of, f"{first} of {of}", has_default or node in self._guarded
-            )
+            inner = self._named(items_of(value), first, of, f"{first} of {of}", has_default or node in self._guarded)
         if node.name == "map":
             found = inner if isinstance(inner, Shape) and "." not in str(key) else None
             return (
                 None
                 if found is None
-                else Shape(
-                    tuple({"type": "array", "items": one} for one in found.options), found.root, found.source
-                )
+                else Shape(tuple({"type": "array", "items": one} for one in found.options), found.root, found.source)
             )
         if node.name in _ITEMS:
             return items_of(value)
@@ -397,9 +385,7 @@ def _constants(node: Any, listed: bool = False) -> list[Any]:
         values = [_constants(item) for item in node.items]
         return [value for one in values for value in one] if all(values) else []
     # Whether something is `none` may be asked of all.
-    is_constant = (
-        type(node).__name__ == "Const" and type(node.value) in _PYTHON.values() and node.value is not None
-    )
+    is_constant = type(node).__name__ == "Const" and type(node.value) in _PYTHON.values() and node.value is not None
     return [node.value] if is_constant else []
 
 

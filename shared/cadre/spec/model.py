@@ -181,9 +181,7 @@ def check_api(key: str, model: ModelSpec, agent: str = "") -> None:
     """Raise SpecError for what the model's API does not have, and for a native tool that the endpoint does not run;
     `key` is where the section stands."""
     if model.api == "responses" and model.seed is not None:
-        raise SpecError(
-            "the Responses API has none: leave it out, or take api: chat", key=f"{key}.seed", agent=agent
-        )
+        raise SpecError("the Responses API has none: leave it out, or take api: chat", key=f"{key}.seed", agent=agent)
     for index, tool in enumerate(model.native_tools):
         problem = _problem(tool)
         if problem:

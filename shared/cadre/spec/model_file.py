@@ -83,9 +83,7 @@ def read_model(path: Path) -> ModelFile:
     try:
         for place, keys in _KEYS.items():
             for where, found in sections_at(data, place):
-                check_keys(
-                    found, where or "the document", (*keys, "capabilities") if place == "spec" else keys
-                )
+                check_keys(found, where or "the document", (*keys, "capabilities") if place == "spec" else keys)
         document = msgspec.convert(data, _ModelDocument)
         if document.metadata.name != path.stem:
             raise SpecError(f"must be the file's name, {path.stem!r}", key="metadata.name")
@@ -99,9 +97,7 @@ def read_model(path: Path) -> ModelFile:
         raise
     if section.get("calls") == "auto" and capabilities is not None:
         del section["calls"]
-    return ModelFile(
-        {"name": document.metadata.name, **section, **_defaults(section, capabilities)}, capabilities
-    )
+    return ModelFile({"name": document.metadata.name, **section, **_defaults(section, capabilities)}, capabilities)
 
 
 def _lengths_read(path: Path, data: Any) -> Any:

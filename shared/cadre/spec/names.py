@@ -39,9 +39,7 @@ FINAL_ANSWER = "final_answer"
 
 
 _PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
-_OWN_PATHS = frozenset(
-    {"v1", "a2a", "agui", "mcp", "auth", "console", "healthz", "readyz", "metrics", "openapi.json"}
-)
+_OWN_PATHS = frozenset({"v1", "a2a", "agui", "mcp", "auth", "console", "healthz", "readyz", "metrics", "openapi.json"})
 """First segments of the gateway's own paths, which what is left of a path without its prefix must not look like."""
 
 

@@ -140,17 +140,13 @@ def _check_functions(condition: str, where: str) -> None:
         spans += call.args[1:] if counts else []
         written = [one.value if isinstance(one, nodes.Const) else None for one in spans]
         if any(one.key != "per" or not counts for one in call.kwargs) or not set(written) <= set(PER):
-            raise SpecError(
-                f"{where}: {name}: write per as one of {', '.join(PER)}, and nothing else by name"
-            )
+            raise SpecError(f"{where}: {name}: write per as one of {', '.join(PER)}, and nothing else by name")
 
 
 # --- what files hold
 
 
-def _listed(
-    written: Any, where: str, folder: Path, files: list[Path], within: tuple[Path, ...]
-) -> list[Policy]:
+def _listed(written: Any, where: str, folder: Path, files: list[Path], within: tuple[Path, ...]) -> list[Policy]:
     if not isinstance(written, list):
         raise SpecError("write a list of names, files and rules", key=where)
     found: list[Policy] = []
@@ -265,9 +261,7 @@ def _action_of(written: Any, where: str) -> dict[str, Any]:
             f"does: {written['does']} needs to: the arguments that say where it goes; [] for none", key=where
         )
     if "does" in written and written["does"] not in get_args(Does):
-        raise SpecError(
-            f"does: {written['does']} is no kind: write one of {', '.join(get_args(Does))}", key=where
-        )
+        raise SpecError(f"does: {written['does']} is no kind: write one of {', '.join(get_args(Does))}", key=where)
     return {key: [one] if key in _LISTS and isinstance(one, str) else one for key, one in written.items()}
 
 
@@ -287,11 +281,7 @@ def _check_keys(found: Any, where: str, known: Sequence[str], *, about_calls: bo
     for key in found if isinstance(found, dict) else ():
         if key in known:
             continue
-        hint = (
-            "; the calls that a rule is about stand under calls"
-            if about_calls and key in ("on", True)
-            else ""
-        )
+        hint = "; the calls that a rule is about stand under calls" if about_calls and key in ("on", True) else ""
         raise SpecError(f"unknown key {key!r} in {where}; known keys: {', '.join(known)}{hint}")
 
 

@@ -47,9 +47,7 @@ class ProgramSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The folder of what its executor knows of its tasks; "" for `.cadre/members/NAME` next to the file."""
 
 
-class NatsAgentSpec(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class NatsAgentSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An agent on NATS that speaks Synadia's agent protocol, by what it says of itself."""
 
     agent: str
@@ -129,16 +127,8 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     for key in ("card", "url"):
         address = urlsplit(getattr(found, key))
         if getattr(found, key) and (address.scheme not in ("http", "https") or not address.hostname):
-            raise SpecError(
-                f"{getattr(found, key)!r} is no URL: write http:// or https://", key=f"spec.{key}"
-            )
-    poll = (
-        found.poll
-        if found.poll is not None
-        else _POLL_NEAR_SECONDS
-        if program or found.nats
-        else _POLL_SECONDS
-    )
+            raise SpecError(f"{getattr(found, key)!r} is no URL: write http:// or https://", key=f"spec.{key}")
+    poll = found.poll if found.poll is not None else _POLL_NEAR_SECONDS if program or found.nats else _POLL_SECONDS
     metadata = data.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     section = {
@@ -185,9 +175,7 @@ def _program(found: _DocumentSpec) -> ProgramSpec | None:
         if getattr(found, key) != getattr(defaults, key):
             is_programs = key in _OF_PROGRAMS
             what = "a program" if found.command else "on NATS"
-            of_whom = (
-                "a program: name its command" if is_programs else f"an address, and this agent is {what}"
-            )
+            of_whom = "a program: name its command" if is_programs else f"an address, and this agent is {what}"
             raise SpecError(f"this is said of {of_whom}", key=f"spec.{key}")
     if not found.command:
         return None
@@ -197,9 +185,7 @@ def _program(found: _DocumentSpec) -> ProgramSpec | None:
         raise SpecError(str(error), key="spec.command") from error
     if not found.workspace:
         raise SpecError("name the folder that the program works in", key="spec.workspace")
-    concurrency = (
-        found.concurrency if found.concurrency is not None else _MANY_RUNS if found.folder_per_run else 1
-    )
+    concurrency = found.concurrency if found.concurrency is not None else _MANY_RUNS if found.folder_per_run else 1
     if concurrency < 1:
         raise SpecError("give 1 or more", key="spec.concurrency")
     same = {key: getattr(found, key) for key in _OF_PROGRAMS if key != "concurrency"}
@@ -210,7 +196,6 @@ def _check_nats(nats: NatsAgentSpec | None) -> None:
     for key in ("agent", "owner", "session") if nats is not None else ():
         if not _TOKEN.fullmatch(getattr(nats, key)):
             raise SpecError(
-                f"{getattr(nats, key)!r} is no word of a NATS subject: write it as `nats micro info"
-                " agents` shows it",
+                f"{getattr(nats, key)!r} is no word of a NATS subject: write it as `nats micro info agents` shows it",
                 key=f"spec.nats.{key}",
             )

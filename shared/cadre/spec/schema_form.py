@@ -138,9 +138,7 @@ class _Inlined:
             return _mapped(schema, self._inline)
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         own = self._all[name]
-        if self._is_recursive(name) or (
-            self._uses.get(name, 0) > 1 and len(msgspec.json.encode(own)) > _SHORT_BYTES
-        ):
+        if self._is_recursive(name) or (self._uses.get(name, 0) > 1 and len(msgspec.json.encode(own)) > _SHORT_BYTES):
             if name not in self._kept:
                 self._kept[name] = {}
                 self._kept[name] = _mapped(own, self._inline)
@@ -217,15 +215,13 @@ def _fitting(schema: Any, root: Schema, value: Any, level: int, left: list[int])
     value = next((one for kind in kinds for one in _as_type(kind, value)), value)
     if isinstance(value, dict):
         named, others = schema.get("properties", {}), schema.get("additionalProperties")
-        return {
-            key: _fitting(named.get(key, others), root, one, level + 1, left) for key, one in value.items()
-        }
+        return {key: _fitting(named.get(key, others), root, one, level + 1, left) for key, one in value.items()}
     if isinstance(value, list):
         first, rest = schema.get("prefixItems", []), schema.get("items")
         inner = [*first, *[rest] * max(0, len(value) - len(first))]
-        return [
-            _fitting(one, root, item, level + 1, left) for one, item in zip(inner, value, strict=False)
-        ] + value[len(inner) :]
+        return [_fitting(one, root, item, level + 1, left) for one, item in zip(inner, value, strict=False)] + value[
+            len(inner) :
+        ]
     return value
 
 

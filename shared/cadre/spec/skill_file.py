@@ -44,9 +44,7 @@ def read_skill(folder: Path) -> Skill:
     except (ValueError, yaml.YAMLError) as error:
         raise SpecError(f"its front matter is not YAML between two lines {_MARK}", files=(file,)) from error
     if not isinstance(about, dict):
-        raise SpecError(
-            f"begin with front matter: name and description between two lines {_MARK}", files=(file,)
-        )
+        raise SpecError(f"begin with front matter: name and description between two lines {_MARK}", files=(file,))
     name, description = about.get("name"), about.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARS:
         raise SpecError(

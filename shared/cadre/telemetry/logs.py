@@ -53,9 +53,7 @@ def log_stdout_too() -> None:
 def _log_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None, where: str = "the process"
 ) -> None:
-    logging.getLogger("cadre.service").critical(
-        "%s ends with %s", where, kind.__name__, exc_info=(kind, error, trace)
-    )
+    logging.getLogger("cadre.service").critical("%s ends with %s", where, kind.__name__, exc_info=(kind, error, trace))
 
 
 def _log_uncaught_in_thread(hooked: threading.ExceptHookArgs) -> None:

@@ -284,9 +284,7 @@ async def tried(run: KeptRun, candidate: Candidate) -> Trial:
     tools = tools_from_history(run, candidate.tools, candidate.policies, acts.turn)
     async with _models(candidate.models, contents) as made:
         models = {name: ModelInTurn(model, acts) for name, model in made.items()}
-        async with Team(
-            candidate.agents, tools, models, blobs=contents.held, prompts=candidate.prompts
-        ) as team:
+        async with Team(candidate.agents, tools, models, blobs=contents.held, prompts=candidate.prompts) as team:
             now = await _outcome(team, run, acts, candidate.seconds)
     return Trial(
         before=run.outcome,
@@ -297,9 +295,7 @@ async def tried(run: KeptRun, candidate: Candidate) -> Trial:
 
 
 @asynccontextmanager
-async def _models(
-    makers: Mapping[str, ModelMaker], contents: Contents
-) -> AsyncIterator[dict[str, EndpointModel]]:
+async def _models(makers: Mapping[str, ModelMaker], contents: Contents) -> AsyncIterator[dict[str, EndpointModel]]:
     models = {name: make(contents) for name, make in makers.items()}
     try:
         yield models
@@ -318,10 +314,7 @@ class Judge(NamedTuple):
 async def judged(task: str, trial: Trial, judge: Judge) -> Verdict | None:
     """Return what a judge says of the two answers; None where it says nothing that counts."""
     then = trial.before.output if trial.before is not None else None
-    text = (
-        f"The task:\n{task}\n\nThe first answer:\n{_text(then)}\n\n"
-        f"The second answer:\n{_text(trial.now.output)}"
-    )
+    text = f"The task:\n{task}\n\nThe first answer:\n{_text(then)}\n\nThe second answer:\n{_text(trial.now.output)}"
     name = judge.agent.name
     async with _models({name: judge.model}, Contents({})) as models, Team([judge.agent], [], models) as team:
         try:

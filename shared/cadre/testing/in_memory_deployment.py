@@ -257,18 +257,14 @@ class InMemoryDeployment:
     async def _start_sandbox(self, pool: str, process: InMemoryProcess) -> _Live:
         found = next(iter(entry_points(group=GROUP, name="sandbox")), None)
         if found is None:
-            raise SetupError(
-                f"an agent of the team writes code for pool {pool!r}, and no sandbox is installed"
-            )
+            raise SetupError(f"an agent of the team writes code for pool {pool!r}, and no sandbox is installed")
         start: StartSandbox = found.load()
         ports = self.ports(process)
         running = await start(pool, ports.bus, ports.blobs, ports.quarantine, self.clock)
         self._serve(process, "code", pool, running.handle, FairLimiter(MAX_AT_WORK))
         return _Live(process, running.interrupt, running.close)
 
-    def _serve(
-        self, process: InMemoryProcess, kind: str, name: str, handler: Handler, limiter: FairLimiter
-    ) -> None:
+    def _serve(self, process: InMemoryProcess, kind: str, name: str, handler: Handler, limiter: FairLimiter) -> None:
         queue = InMemoryQueue(process, self.stream, self.stream.consumer(kind, name), handler, limiter)
         queue.on_end = self._ended
         process.serve(queue)
@@ -383,9 +379,7 @@ class TeamWorld(metaclass=Explaining):
     def journal(self, run: str, after: int = 0) -> list[Entry]:
         """The entries of a run's journal so far, behind the first `after`; [] for a run that has not begun."""
         subject = self._deployment.topology.journal(run.split("_")[0], run)
-        return [
-            decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)[after:]
-        ]
+        return [decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)[after:]]
 
     def stored(self) -> list[tuple[int, Entry]]:
         """The entries of all journals so far with their sequences, in the order in which they were stored."""

@@ -265,9 +265,7 @@ class InMemoryBus:
         """Do nothing: no client watches."""
 
 
-async def store_effect(
-    reach: Reach, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int
-) -> int:
+async def store_effect(reach: Reach, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int) -> int:
     """Store the claim of a call, or what came of it, behind the message at `fence`; returns its sequence."""
     stream = reach.stream(claim.tree)
     return await reach.wire.ask(
@@ -372,9 +370,7 @@ class InMemoryFileIndex:
         self._wire, self._files = wire, files
 
     async def read(self, tree: str, path: str) -> tuple[WorkspaceFile, int] | None:
-        found = await self._wire.ask(
-            "reading a file's entry", lambda: self._files.get((tree, path)), BusUnavailable
-        )
+        found = await self._wire.ask("reading a file's entry", lambda: self._files.get((tree, path)), BusUnavailable)
         return None if found is None else (found, found.version)
 
     async def all(self, tree: str) -> list[WorkspaceFile]:

@@ -28,9 +28,7 @@ what was not called then is called if it is read-only."""
 policy says so."""
 
 
-_RECALL = ToolCard(
-    name=RECALL, description="Recalls earlier work.", input_schema={"type": "object"}, read_only=True
-)
+_RECALL = ToolCard(name=RECALL, description="Recalls earlier work.", input_schema={"type": "object"}, read_only=True)
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,9 +119,7 @@ def kept_run(
     ways = _ways(tree, journals)
     for run, journal in journals.items():
         if run not in ways and any(isinstance(event, Act | SignalReceived) for event in _events(journal)):
-            raise ValueError(
-                f"people spoke to run {run}, or edited it, and the file does not tell who began that"
-            )
+            raise ValueError(f"people spoke to run {run}, or edited it, and the file does not tell who began that")
     everything = [event for journal in journals.values() for event in _events(journal)]
     called = {event.call: event for event in everything if isinstance(event, ev.ToolCalled)}
     answered = [one for one in everything if isinstance(one, ev.ToolAnswered) and one.call in called]

@@ -143,9 +143,7 @@ def model_of(given: AnyModel) -> Model:
         return FunctionModel(given)
     if isinstance(given, Iterable) and not isinstance(given, str):
         return ScriptedModel(given)
-    raise TypeError(
-        f"{given!r} is no model: give a list of replies, a function, or an object with `complete`"
-    )
+    raise TypeError(f"{given!r} is no model: give a list of replies, a function, or an object with `complete`")
 
 
 async def say(reply: Reply, on_text: OnText) -> ModelReply:
@@ -167,9 +165,7 @@ async def say(reply: Reply, on_text: OnText) -> ModelReply:
     if reply.content:
         await on_text(reply.content)
     if reply.usage == Usage():
-        reply = msgspec.structs.replace(
-            reply, usage=Usage(input_tokens=10, output_tokens=1), model=reply.model
-        )
+        reply = msgspec.structs.replace(reply, usage=Usage(input_tokens=10, output_tokens=1), model=reply.model)
     return reply
 
 

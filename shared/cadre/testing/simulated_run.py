@@ -93,9 +93,7 @@ class SimulatedRun:
         self.arrive(task(text, run=self.run.id, agent=self.spec.name, **fields))
         return self
 
-    def say(
-        self, *calls: ev.RequestedCall, content: str = "", usage: Usage | None = None
-    ) -> list[ev.AnyEvent]:
+    def say(self, *calls: ev.RequestedCall, content: str = "", usage: Usage | None = None) -> list[ev.AnyEvent]:
         """The model answers the call in flight, with calls, text or both."""
         assert self.run.model is not None
         reply = ModelReplied(
@@ -173,9 +171,7 @@ def result(
     )
 
 
-def report(
-    child: str, text: str = "", state: RunState = "success", *, agent: str = "member", **fields: Any
-) -> Report:
+def report(child: str, text: str = "", state: RunState = "success", *, agent: str = "member", **fields: Any) -> Report:
     """The report of the team member's run with this id, which is the id of its call."""
     return Report(
         id=report_id(child),

@@ -196,9 +196,7 @@ class Team(TeamWorld):
         a team that is not open.
         """
         if not self._is_open:
-            raise RuntimeError(
-                "open the team first: `with Team(…) as team:`, or `async with` where a loop runs"
-            )
+            raise RuntimeError("open the team first: `with Team(…) as team:`, or `async with` where a loop runs")
         return self._start(agent, task, output_type, options)
 
     async def _start(self, agent: str, task: str, output_type: Any, options: StartOptions) -> TeamRun:
@@ -278,13 +276,9 @@ class Team(TeamWorld):
         """Raise InvalidRequest, as a gateway does, for a task that the agent would not take."""
         schema = self._deployment.agents[agent].input_schema
         if schema is not None and (wrong := misfits(schema, body.get("inputs", {}), "inputs")):
-            raise InvalidRequest(
-                f"agent {agent} does not take this: {'; '.join(wrong)}", 422, "invalid-request"
-            )
+            raise InvalidRequest(f"agent {agent} does not take this: {'; '.join(wrong)}", 422, "invalid-request")
         if body.get("reset") and not body.get("session"):
-            raise InvalidRequest(
-                "reset=True starts a session afresh: name it by session=", 422, "invalid-request"
-            )
+            raise InvalidRequest("reset=True starts a session afresh: name it by session=", 422, "invalid-request")
 
     def _warn_of_second_modules(self) -> None:
         """Warn of tools' files that are loaded under another name as well."""
@@ -321,9 +315,7 @@ class Team(TeamWorld):
     def leftovers(self) -> list[str]:
         """Return what a test has most likely overlooked: messages that were given up, replies that were not used."""
         dead = [f"dead letter {letter.message.subject}: {letter.reason}" for letter in self.dead_letters]
-        scripts = {
-            id(model): model for model in self._deployment.models.values() if isinstance(model, ScriptedModel)
-        }
+        scripts = {id(model): model for model in self._deployment.models.values() if isinstance(model, ScriptedModel)}
         unsaid = [script.left for script in scripts.values() if script.left]
         return [*dead, *(f"{count} replies of a script were never asked for" for count in unsaid)]
 
@@ -357,22 +349,16 @@ class Team(TeamWorld):
 
     def _calls_of(self, run: str) -> list[TeamCall]:
         entries = self.journal(run)
-        answers = {
-            event.call: event for e in entries for event in e.events if isinstance(event, ev.ToolAnswered)
-        }
+        answers = {event.call: event for e in entries for event in e.events if isinstance(event, ev.ToolAnswered)}
         found = []
         for entry in entries:
             for event in entry.events:
                 if isinstance(event, ev.ToolCalled):
                     answered = answers.get(event.call)
-                    output, error = (
-                        (answered.output, answered.error) if answered is not None else (None, None)
-                    )
+                    output, error = (answered.output, answered.error) if answered is not None else (None, None)
                     begun = self._deployment.invocations[event.call]
                     found.append(
-                        TeamCall(
-                            entry.agent, run, event.call, event.tool, event.arguments, output, error, begun
-                        )
+                        TeamCall(entry.agent, run, event.call, event.tool, event.arguments, output, error, begun)
                     )
         return found
 
@@ -418,12 +404,8 @@ def _agents(given: Iterable[Any]) -> tuple[list[AgentDefinition], list[AgentSpec
 
 
 def _listed(what: str, given: Any) -> list[Any]:
-    if isinstance(given, str | Path | AgentDefinition | AgentSpec | Mapping) or not isinstance(
-        given, Iterable
-    ):
-        hint = (
-            "; Team.from_file reads a team file" if what == "agents" and isinstance(given, str | Path) else ""
-        )
+    if isinstance(given, str | Path | AgentDefinition | AgentSpec | Mapping) or not isinstance(given, Iterable):
+        hint = "; Team.from_file reads a team file" if what == "agents" and isinstance(given, str | Path) else ""
         raise SetupError(f"write the {what} of Team as a list, not {given!r}{hint}")
     return [*given]
 
@@ -465,9 +447,7 @@ def _models(
     if isinstance(given, Mapping):
         names = [spec.name for spec in specs]
         if unknown := sorted(set(given) - {*names}):
-            raise SetupError(
-                f"a model is given for {unknown[0]}, which is no agent of the team: {', '.join(names)}"
-            )
+            raise SetupError(f"a model is given for {unknown[0]}, which is no agent of the team: {', '.join(names)}")
         asking = {spec.name for spec in specs if facts_of(spec).asks_model}
         own = {name: model_of(model) for name, model in {**doubles, **given}.items()}
         return {name: own.get(name, _Unmodelled(name) if name in asking else TestModel()) for name in names}
@@ -484,9 +464,7 @@ class _Unmodelled:
         self._agent = agent
 
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        raise AssertionError(
-            f"no model is given for {self._agent}, and it was asked: name one by the agent's name"
-        )
+        raise AssertionError(f"no model is given for {self._agent}, and it was asked: name one by the agent's name")
 
 
 def _origin(agent: str, session: str | None, user: str | None) -> Origin | None:

@@ -336,17 +336,12 @@ class TeamRun(metaclass=Explaining):
         if not call and len(held) == 1:
             return held
         if call not in held:
-            raise TeamRunWaits(
-                f"no call {call!r} waits for a person; those that do: {', '.join(held) or 'none'}"
-            )
+            raise TeamRunWaits(f"no call {call!r} waits for a person; those that do: {', '.join(held) or 'none'}")
         return [call]
 
     def _held_call(self, call: str) -> tuple[Run, CallState]:
         return next(
-            (run, one)
-            for run in self._active()
-            for one in run.open_calls()
-            if one.hold is not None and one.id == call
+            (run, one) for run in self._active() for one in run.open_calls() if one.hold is not None and one.id == call
         )
 
     async def _decide(self, verdict: Verdict, call: str, feedback: str, by: str, **fields: Any) -> None:

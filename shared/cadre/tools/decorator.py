@@ -331,9 +331,7 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
         raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
     action = _action_of(options, plain.action, where)
     if options.get("read_only", plain.read_only) and action.does not in (None, "read", "visit"):
-        raise ToolDefinitionError(
-            f"{where}: read_only=True, and does={action.does!r} has an effect: leave one out"
-        )
+        raise ToolDefinitionError(f"{where}: read_only=True, and does={action.does!r} has an effect: leave one out")
     try:
         check_action(action, parameters)
     except ValueError as error:
@@ -353,9 +351,7 @@ _NOT_IN_CARDS = {"concurrency", *CallMeaning.__struct_fields__}
 
 def _action_of(options: ToolOptions, plain: CallMeaning, where: str) -> CallMeaning:
     """Return what the options say that a call does, where they leave it open as `plain` says."""
-    given: dict[str, Any] = {
-        key: value for key, value in options.items() if key in CallMeaning.__struct_fields__
-    }
+    given: dict[str, Any] = {key: value for key, value in options.items() if key in CallMeaning.__struct_fields__}
     for key in ("to", "what", "text", "trusted"):
         if isinstance(given.get(key), str):
             given[key] = [given[key]]

@@ -88,9 +88,7 @@ def _type(schema: dict[str, Any], depth: int) -> str:
     kind = schema.get("type")
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
-        return (
-            "null" if "null" in kind and (depth >= NULLABLE_IS_NULL_DEPTH or not others) else str(others[0])
-        )
+        return "null" if "null" in kind and (depth >= NULLABLE_IS_NULL_DEPTH or not others) else str(others[0])
     if isinstance(kind, str):
         return kind
     if "properties" in schema:

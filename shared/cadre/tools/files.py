@@ -86,9 +86,7 @@ class File:
             case str() if value.strip():
                 file.info, file._path = FileInfo(ref="", name=Path(value).name), value
             case _:
-                raise ValueError(
-                    'expected the path of a file, or the value {"$file": {…}} of an earlier result'
-                )
+                raise ValueError('expected the path of a file, or the value {"$file": {…}} of an earlier result')
         return file
 
     @classmethod
@@ -139,9 +137,7 @@ class File:
     def data(self) -> bytes:
         """The content. Raises NotLoaded for a file that was made from a reference and not fetched."""
         if self._data is None:
-            raise NotLoaded(
-                f"the content of {self._path or self.info.ref} was not fetched: pass it to a tool"
-            )
+            raise NotLoaded(f"the content of {self._path or self.info.ref} was not fetched: pass it to a tool")
         return self._data
 
     @property
@@ -200,9 +196,7 @@ def file_schema(hint: type[Any]) -> dict[str, Any]:
     """The `schema_hook` of msgspec for a tool's arguments."""
     if hint is not File:
         raise NotImplementedError
-    return {
-        "anyOf": [{"type": "string", "description": _PATH}, {"type": "object", "description": _EARLIER_FILE}]
-    }
+    return {"anyOf": [{"type": "string", "description": _PATH}, {"type": "object", "description": _EARLIER_FILE}]}
 
 
 def file_output_schema(hint: type[Any]) -> dict[str, Any]:

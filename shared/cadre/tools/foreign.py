@@ -53,9 +53,7 @@ def from_smolagents(foreign: Any, **options: Unpack[ToolOptions]) -> Tool[..., A
     where = _where(foreign, ("name", "description", "inputs", "output_type", "forward"))
     schema = _schema_of_inputs(foreign, where)
     kind = foreign.output_type
-    output = (
-        file_output_schema(File) if kind in ("image", "audio") else _type_of(kind, f"{where}: its output")
-    )
+    output = file_output_schema(File) if kind in ("image", "audio") else _type_of(kind, f"{where}: its output")
     ready = threading.Lock()
 
     def call(**arguments: Any) -> Any:

@@ -152,11 +152,7 @@ def lists_for_iterators(hint: Any) -> Any:
 
 
 def _is_nested(hint: Any) -> bool:
-    return (
-        bool(get_args(hint))
-        and get_origin(hint) is not Literal
-        and not isinstance(hint, type(Callable[[], int]))
-    )
+    return bool(get_args(hint)) and get_origin(hint) is not Literal and not isinstance(hint, type(Callable[[], int]))
 
 
 def _with_arguments(hint: Any, arguments: list[Any]) -> Any:

@@ -50,9 +50,7 @@ def load_tools(target: str) -> list[AnyTool]:
         return [one for one in tools_of(module) if one is found]
     tools = tools_of(module)
     if not tools:
-        raise SetupError(
-            f"{source} holds no tools: write @tool above a function (from cadre.tool import tool)"
-        )
+        raise SetupError(f"{source} holds no tools: write @tool above a function (from cadre.tool import tool)")
     counts = Counter(tool.name for tool in tools)
     if twice := sorted(name for name, count in counts.items() if count > 1):
         raise SetupError(f"{source}: two tools are named {', '.join(twice)}: rename one by @tool(name=…)")

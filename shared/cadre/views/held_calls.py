@@ -60,9 +60,7 @@ def call_changes(entry: Entry, pending: dict[str, PendingCall]) -> CallChanges:
             if call in pending:
                 gone[call] = pending[call]
                 if type(event) is ev.ApprovalDecided:
-                    decided.append(
-                        _short(DecidedCall(asked=pending[call], decision=decision_of(event, entry.at)))
-                    )
+                    decided.append(_short(DecidedCall(asked=pending[call], decision=decision_of(event, entry.at))))
         elif type(event) is ev.RunFinished:
             added, gone = {}, dict(pending)
     if not added and not gone:

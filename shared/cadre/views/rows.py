@@ -526,9 +526,7 @@ class Rows:
         node.row.words, node.row.remark = "", _error_brief(event.error)
         row = self._step(node, event.step)
         row.error = _error_brief(event.error)
-        ended: RowState = (
-            "failed" if event.error is not None else "dropped" if node.facts.cancelling else "ok"
-        )
+        ended: RowState = "failed" if event.error is not None else "dropped" if node.facts.cancelling else "ok"
         self._close(node, row, ended)
 
     def ask_memory(self, node: Node, event: ev.MemoryAsked) -> None:

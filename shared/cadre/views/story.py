@@ -106,9 +106,7 @@ class Story:
             row.text = text_of(row)
         return changed, lines
 
-    def _update_pending(
-        self, run: str, held: Sequence[PendingCall], gone: Sequence[PendingCall]
-    ) -> list[str]:
+    def _update_pending(self, run: str, held: Sequence[PendingCall], gone: Sequence[PendingCall]) -> list[str]:
         """Return the ids of the run and of the known runs above it, whose approvals are others now."""
         waiting = self.pending.setdefault(run, {})
         for call in held:
@@ -264,9 +262,7 @@ def _wait(rows: Rows, node: Node, event: ev.WaitStarted) -> str:
 
 
 def _grace(rows: Rows, node: Node, event: ev.GraceStarted) -> str:
-    return (
-        f"{brief(error_text(event.error), _MAX)}; leaves things in order {_awaited(rows, event.until, None)}"
-    )
+    return f"{brief(error_text(event.error), _MAX)}; leaves things in order {_awaited(rows, event.until, None)}"
 
 
 def _cancel(rows: Rows, node: Node, event: ev.CancelRequested) -> str:

@@ -25,9 +25,7 @@ def call_text(name: str, arguments: Any, limit: int = 100) -> str:
     """Return a call on one line: refund(amount=500, note="broken")."""
     if not isinstance(arguments, Mapping):
         return brief(f"{name}({arguments})", limit)
-    pairs = ", ".join(
-        f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items()
-    )
+    pairs = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items())
     return brief(f"{name}({pairs})", limit)
 
 
@@ -75,9 +73,7 @@ def verdict(event: ApprovalDecided) -> str:
     """Return what a person, or the clock, decided about a call."""
     if event.verdict == "expired":
         return "no decision in time"
-    return f"{event.verdict} by {event.sender or 'somebody'}" + (
-        f": {event.feedback}" if event.feedback else ""
-    )
+    return f"{event.verdict} by {event.sender or 'somebody'}" + (f": {event.feedback}" if event.feedback else "")
 
 
 def too_late(event: CallTimedOut) -> str:

@@ -16,6 +16,4 @@ def recite(number: int) -> str:
 @tool(read_only=True)
 def chronicle() -> str:
     """Tells of 400 years, a line for each."""
-    return "\n".join(
-        f"In the year {1000 + year} there were {year * 7919 % 1000:03} sheep." for year in range(400)
-    )
+    return "\n".join(f"In the year {1000 + year} there were {year * 7919 % 1000:03} sheep." for year in range(400))

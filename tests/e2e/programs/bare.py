@@ -17,7 +17,5 @@ def main(task: str) -> object:
     )
     with urllib.request.urlopen(request) as answer:
         said = json.load(answer)["choices"][0]["message"]["content"]
-    found = [
-        name for name in ("cadre", "openai", "msgspec") if __import__("importlib.util").util.find_spec(name)
-    ]
+    found = [name for name in ("cadre", "openai", "msgspec") if __import__("importlib.util").util.find_spec(name)]
     return {"said": said, "booked": tools.call_sync("book", n=1), "found": found, "prefix": sys.prefix}

@@ -43,9 +43,7 @@ def die() -> None:
 
 
 def ask(text: str, **options: Any) -> str:
-    made = CLIENT.chat.completions.create(
-        model="mine", messages=[{"role": "user", "content": text}], **options
-    )
+    made = CLIENT.chat.completions.create(model="mine", messages=[{"role": "user", "content": text}], **options)
     return str(made.choices[0].message.content)
 
 
@@ -167,9 +165,7 @@ def waiting(task: str) -> str:
 def responses(task: str) -> str:
     first = first_life()
     made = CLIENT.responses.create(model="mine", input=task)
-    with CLIENT.responses.stream(
-        model="mine", input=[{"role": "user", "content": f"{task} again"}]
-    ) as stream:
+    with CLIENT.responses.stream(model="mine", input=[{"role": "user", "content": f"{task} again"}]) as stream:
         said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
     if first:
         die()
@@ -182,9 +178,7 @@ def by_mcp(task: str) -> Any:
 
     def send(method: str, **told: Any) -> Any:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": told}).encode()
-        request = urllib.request.Request(
-            os.environ["CADRE_MCP_URL"], body, {"content-type": "application/json"}
-        )
+        request = urllib.request.Request(os.environ["CADRE_MCP_URL"], body, {"content-type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)["result"]
 

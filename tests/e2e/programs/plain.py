@@ -45,9 +45,7 @@ async def whole(client: AsyncOpenAI, messages: Any) -> dict[str, Any]:
 async def streamed(client: AsyncOpenAI, messages: Any) -> dict[str, Any]:
     text, calls = "", dict[int, dict[str, Any]]()
     note("deltas", "--")
-    async for chunk in await client.chat.completions.create(
-        model="mine", messages=messages, tools=TOOLS, stream=True
-    ):
+    async for chunk in await client.chat.completions.create(model="mine", messages=messages, tools=TOOLS, stream=True):
         for choice in chunk.choices:
             text += choice.delta.content or ""
             if choice.delta.content:

@@ -117,12 +117,8 @@ def blocks_in_json(system: str) -> list[str]:
     return [answer["code"] for answer in answers]
 
 
-@pytest.mark.parametrize(
-    ("kind", "blocks_of"), [("code", blocks_in_text), ("structured_code", blocks_in_json)]
-)
-def test_the_examples_are_code_that_the_sandbox_takes(
-    kind: str, blocks_of: Callable[[str], list[str]]
-) -> None:
+@pytest.mark.parametrize(("kind", "blocks_of"), [("code", blocks_in_text), ("structured_code", blocks_in_json)])
+def test_the_examples_are_code_that_the_sandbox_takes(kind: str, blocks_of: Callable[[str], list[str]]) -> None:
     blocks = blocks_of(Prompts.load(kind).system([SEARCH], [ANALYST], "", TERMS))
     assert len(blocks) == 7
     rules = guard.Rules(BASE_IMPORTS, (), {"final_answer", "gather", "web_search", "analyst"})
@@ -138,9 +134,7 @@ def test_both_kinds_show_the_same_examples() -> None:
 
 def test_an_error_says_what_still_holds(prompts: Prompts) -> None:
     assert prompts.error("no column 'x'").startswith("Error: no column 'x'\n")
-    assert "variables are there" in prompts.error("x") or "variables set by then are there" in prompts.error(
-        "x"
-    )
+    assert "variables are there" in prompts.error("x") or "variables set by then are there" in prompts.error("x")
 
 
 # --- files of one's own
@@ -210,7 +204,5 @@ def test_an_agent_that_looks_at_a_browser_is_told_how_to_work_there() -> None:
     assert prompts.kind == "browser_code"
     text = prompts.system([SEARCH], [ANALYST], "You buy lamps.", prompt_terms(watching), {"type": "object"})
     assert "Never log in" in text
-    assert all(
-        part in text for part in ("def web_search(", "def analyst(", "You buy lamps.", "```py", '{"type"')
-    )
+    assert all(part in text for part in ("def web_search(", "def analyst(", "You buy lamps.", "```py", '{"type"'))
     assert prompts.final_pre() == Prompts.load("code").final_pre()

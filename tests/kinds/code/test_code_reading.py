@@ -144,9 +144,7 @@ def test_an_answer_ends_behind_its_block(text: str, kept: str | None) -> None:
     assert (text[:end] if end is not None else None) == kept
 
 
-@given(
-    st.sampled_from(["x = '</code>'", 'y = """a\n</code>\n```"""', "print(1)  # </code>", "f({'a': [1]})"])
-)
+@given(st.sampled_from(["x = '</code>'", 'y = """a\n</code>\n```"""', "print(1)  # </code>", "f({'a': [1]})"]))
 def test_no_beginning_of_an_answer_ends_it_early(line: str) -> None:
     text = f"Thought.\n<code>\n{line}\nprint(2)\n</code>\nMore."
     behind = text.rindex("</code>") + len("</code>")

@@ -44,9 +44,7 @@ def test_a_block_of_code_and_the_calls_that_it_made() -> None:
     assert block.attributes[names.TOOL_CALL] == BLOCK
     code = str(block.attributes[names.INPUT_VALUE])
     assert code in ANSWER_WITH_CODE
-    assert json.loads(str(block.attributes[names.TOOL_ARGUMENTS])) == {"code": code}, (
-        "an object, as of any tool"
-    )
+    assert json.loads(str(block.attributes[names.TOOL_ARGUMENTS])) == {"code": code}, "an object, as of any tool"
     assert not {names.TOOL_RESULT, names.OUTPUT_VALUE} & set(block.attributes), "it printed and gave nothing"
 
 

@@ -224,9 +224,7 @@ def test_a_fork_at_a_thought_thinks_first() -> None:
 def test_where_it_may_not_think_there_is_no_such_tool() -> None:
     sim = begun(GoalsSpec(think=False))
     assert '"think"' not in texts(sim)[0][1]
-    assert (
-        "Unknown tool 'think'" in only(says(sim, "think", task_description="?"), ev.CallRefused).error.message
-    )
+    assert "Unknown tool 'think'" in only(says(sim, "think", task_description="?"), ev.CallRefused).error.message
 
 
 def test_the_limit_of_iterations_ends_with_what_was_found() -> None:
@@ -266,9 +264,7 @@ def test_a_call_waits_for_permission_and_what_a_person_says_is_read() -> None:
     sim = begun(permission="restricted")
     assert kinds(says(sim, "add", a=1, b=2))[-1] == "ApprovalRequested"
     held = sim.run.open_calls()[0].id
-    sim.arrive(
-        Decision(id="d1", tree="r1", run="r1", at=2.0, call=held, verdict="rejected", feedback="Use a slate.")
-    )
+    sim.arrive(Decision(id="d1", tree="r1", run="r1", at=2.0, call=held, verdict="rejected", feedback="Use a slate."))
     told = texts(sim)[-1][1]
     assert "'add'" in told
     sound(sim)

@@ -42,9 +42,7 @@ spec: {description: Waits., kind: patient, patient: SECTION, tools: [look]}
 
 
 def edit(base: int, *operations: dict[str, str], number: int = 1) -> Edit:
-    return Edit(
-        id=f"e{number}", tree="r1", run="r1", at=2.0, base=base, operations=list(operations), sender="ann"
-    )
+    return Edit(id=f"e{number}", tree="r1", run="r1", at=2.0, base=base, operations=list(operations), sender="ann")
 
 
 def add(wish: str) -> dict[str, str]:
@@ -124,9 +122,7 @@ def test_edits_over_http(tmp_path: Path) -> None:
         kept = gateway.request("PATCH", queue, json={"version": 1, "operations": [add("cake")]})
         assert (kept.status_code, kept.json()["at"]) == (202, None)
         stack.services["waiter"].start()
-        eventually(
-            lambda: gateway.request("GET", queue).json()["state"] == ["tea", "cake"], what="the edit counts"
-        )
+        eventually(lambda: gateway.request("GET", queue).json()["state"] == ["tea", "cake"], what="the edit counts")
         assert gateway.request("POST", f"/v1/runs/{run}/signals/go").status_code == 200
         assert gateway.succeeded(run) == "seen"
         late = gateway.request("PATCH", queue, json={"version": 2, "operations": [add("ale")]})

@@ -19,14 +19,10 @@ def test_every_promise_holds() -> None:
         counts.update(outcome.counts)
         failures += [f"seed {seed}: {outcome.failure}"] if outcome.failure is not None else []
         notes += sum(
-            isinstance(event, Noted)
-            for chronicle in world.history.runs.values()
-            for event in chronicle.events
+            isinstance(event, Noted) for chronicle in world.history.runs.values() for event in chronicle.events
         )
         edits += sum(
-            isinstance(event, EditApplied)
-            for chronicle in world.history.runs.values()
-            for event in chronicle.events
+            isinstance(event, EditApplied) for chronicle in world.history.runs.values() for event in chronicle.events
         )
     assert failures == []
     assert edits > 0

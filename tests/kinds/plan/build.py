@@ -27,9 +27,7 @@ def planner(*steps: Any, fields: Any = None, **section: Any) -> AgentSpec:
     return spec(**{"kind": "plan", **sections(written), **(fields or {})})
 
 
-def begun(
-    *steps: Any, task: str = "Do it.", given: Any = None, fields: Any = None, **section: Any
-) -> SimulatedRun:
+def begun(*steps: Any, task: str = "Do it.", given: Any = None, fields: Any = None, **section: Any) -> SimulatedRun:
     return SimulatedRun(planner(*steps, fields=fields, **section)).begin(task, **(given or {}))
 
 

@@ -73,9 +73,7 @@ def test_its_plan_becomes_steps(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "of_steps"), [("tool_calling", "tool_calling"), ("code", "code"), ("plan", "tool_calling")]
 )
-def test_a_run_names_the_kind_that_decides_it(
-    kind: str, of_steps: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_names_the_kind_that_decides_it(kind: str, of_steps: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sim = begun({"task": "Add up."}, fields={"kind": kind}, execute=kind != "plan")
     child = child_of(sim, tasks(sim)[0])
     for one, decided_by in ((sim, "plan"), (child, of_steps)):
@@ -180,9 +178,7 @@ def test_without_a_plan_the_task_is_the_only_step() -> None:
         ({"kind": "plan"}, {"execute": True}, "do anyway"),
     ],
 )
-def test_a_section_that_cannot_hold_is_refused(
-    fields: dict[str, Any], section: dict[str, Any], why: str
-) -> None:
+def test_a_section_that_cannot_hold_is_refused(fields: dict[str, Any], section: dict[str, Any], why: str) -> None:
     written = sections(msgspec.convert(section, PlanSpec))
     with pytest.raises(SpecError, match=why):
         AgentSpec(name="a", description="A.", **written, **fields)

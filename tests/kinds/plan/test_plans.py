@@ -308,9 +308,7 @@ def test_a_person_agrees_before_anything_is_done() -> None:
 
 
 def test_a_plan_may_name_a_tool_that_is_not_there_at_the_moment() -> None:
-    sim = SimulatedRun(
-        planner(ADD, LOOK, replans=0), msgspec.structs.replace(OFFER, tools={}, missing=["add", "look"])
-    )
+    sim = SimulatedRun(planner(ADD, LOOK, replans=0), msgspec.structs.replace(OFFER, tools={}, missing=["add", "look"]))
     sim.begin("Do it.")
     events = [event for entry in sim.journal() for event in entry.events]
     made = only(events, PlanMade)

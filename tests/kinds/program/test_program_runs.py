@@ -41,9 +41,7 @@ def reply(sim: SimulatedRun, raw: dict[str, Any]) -> list[ev.AnyEvent]:
 
 
 def owed(sim: SimulatedRun) -> CodeCall:
-    (found,) = [
-        one.message for one in sim.owed() if isinstance(one, Send) and isinstance(one.message, CodeCall)
-    ]
+    (found,) = [one.message for one in sim.owed() if isinstance(one, Send) and isinstance(one.message, CodeCall)]
     return found
 
 
@@ -74,9 +72,7 @@ def test_requests_of_models_are_made_one_after_another_and_answered_together() -
     assert sim.owed()
     reply(sim, {"id": "b"})
     call = owed(sim)
-    assert [one.replies for one in call.exchanges] == [
-        [CodeReply(value={"id": "a"}), CodeReply(value={"id": "b"})]
-    ]
+    assert [one.replies for one in call.exchanges] == [[CodeReply(value={"id": "a"}), CodeReply(value={"id": "b"})]]
     assert call.id == f"{BLOCK}:1"
     assert kinds(sim.arrive(ended(1, output="done"))) == ["ProgramEnded", "StepFinished", "RunFinished"]
     assert sim.run.result is not None

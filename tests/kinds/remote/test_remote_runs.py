@@ -19,16 +19,12 @@ from unit.loop.build import SimulatedRun, Toolset, cancel, kinds, only, result, 
 
 SEND, GET, CANCEL = send_tool("far"), get_tool("far"), cancel_tool("far")
 ANY = {"type": "object"}
-OFFER = Toolset(
-    tools={name: ToolCard(name=name, description="D.", input_schema=ANY) for name in remote_tools("far")}
-)
+OFFER = Toolset(tools={name: ToolCard(name=name, description="D.", input_schema=ANY) for name in remote_tools("far")})
 
 
 def far(**fields: Any) -> AgentSpec:
     section = RemoteSection(url="http://far.example", **fields)
-    return AgentSpec(
-        name="far", description="Far.", kind="remote", tools=remote_tools("far"), **sections(section)
-    )
+    return AgentSpec(name="far", description="Far.", kind="remote", tools=remote_tools("far"), **sections(section))
 
 
 def begun(toolset: Toolset = OFFER, **fields: Any) -> SimulatedRun:

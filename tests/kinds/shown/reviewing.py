@@ -60,9 +60,7 @@ def test_every_promise_of_the_simulation_holds() -> None:
         outcome, world = play(seed)
         failures += [f"seed {seed}: {outcome.failure}"] if outcome.failure is not None else []
         drafts += sum(
-            isinstance(event, Drafted)
-            for chronicle in world.history.runs.values()
-            for event in chronicle.events
+            isinstance(event, Drafted) for chronicle in world.history.runs.values() for event in chronicle.events
         )
     assert failures == []
     assert drafts > 10

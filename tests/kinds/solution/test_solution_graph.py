@@ -7,9 +7,7 @@ from click.testing import CliRunner
 from cadre.cli.team.up import graph
 from harness.texts import holds
 
-HEAD = (
-    "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec: {description: Works., tools: [look], "
-)
+HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec: {description: Works., tools: [look], "
 
 
 def drawn(tmp_path: Path, spec: str) -> str:

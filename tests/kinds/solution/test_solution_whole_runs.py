@@ -67,9 +67,7 @@ class Endpoint:
         self._answers = 0
 
     def __call__(self, request: ModelRequest) -> ModelReply:
-        if (request.schema is not None and self._form != "schema") or (
-            request.json_object and self._form == "prompt"
-        ):
+        if (request.schema is not None and self._form != "schema") or (request.json_object and self._form == "prompt"):
             raise ModelRefused("status 400: response_format is not supported", about_form=True)
         assert request.schema is not None or "fits this schema" in str(request.messages[0]["content"])
         self._answers += 1

@@ -73,9 +73,7 @@ def test_tasks_that_wait_are_added_dropped_reworded_and_moved() -> None:
         ({"op": "clear"}, "invalid-edit", ["'clear'", FORMS]),
     ],
 )
-def test_an_edit_that_cannot_be_made_changes_nothing(
-    operation: dict[str, Any], code: str, named: list[str]
-) -> None:
+def test_an_edit_that_cannot_be_made_changes_nothing(operation: dict[str, Any], code: str, named: list[str]) -> None:
     sim = begun(PLAIN, "one", "two")
     (refused,) = edit(sim, {"op": "add", "task": "three"}, operation)
     assert isinstance(refused, ev.EditRefused)

@@ -252,9 +252,7 @@ def test_a_call_that_a_person_turns_down_is_a_try() -> None:
     sim = begun(PLAIN, "one", permission="restricted")
     assert kinds(says(sim, "add", a=1, b=2))[-1] == "ApprovalRequested"
     held = sim.run.open_calls()[0].id
-    decision = Decision(
-        id="d1", tree="r1", run="r1", at=2.0, call=held, verdict="rejected", feedback="Not now."
-    )
+    decision = Decision(id="d1", tree="r1", run="r1", at=2.0, call=held, verdict="rejected", feedback="Not now.")
     tried = only(sim.arrive(decision), QueueTaskTried)
     assert "Not now." in tried.reason
     assert "Not now." in text(sim)
@@ -270,9 +268,7 @@ def test_out_of_iterations_it_is_gone_on_with_where_it_stood() -> None:
     at = next_step(sim.run)
     fork = Fork(run="r1", at=at)
     onward = SimulatedRun(queue_spec(section), run="r2")
-    onward.arrive(
-        task("Be done by noon.", run="r2", forks=fork, max_steps=12), prefix=prefix_of(sim.run, fork).steps
-    )
+    onward.arrive(task("Be done by noon.", run="r2", forks=fork, max_steps=12), prefix=prefix_of(sim.run, fork).steps)
     assert (state(onward).pending, [one.task for one in state(onward).done]) == (["two", "three"], ["one"])
     assert "- one: 3" in text(onward)
     done(onward)
@@ -308,9 +304,7 @@ def test_its_changes_are_told_as_they_come() -> None:
 
 
 def test_variables_in_its_texts_are_filled_from_the_inputs() -> None:
-    section = msgspec.structs.replace(
-        PLAIN, goals=["Find {{ city }}."], constraints=["Not {{ city }}'s suburbs."]
-    )
+    section = msgspec.structs.replace(PLAIN, goals=["Find {{ city }}."], constraints=["Not {{ city }}'s suburbs."])
     sim = SimulatedRun(queue_spec(section, instructions="Use {{ city }}."))
     sim.begin("Go.", inputs={"city": "Oslo"})
     for _ in range(2):

@@ -106,9 +106,7 @@ def schema(**properties: Any) -> dict[str, Any]:
 
 SCHEMAS = {
     "f": schema(a={"type": "integer"}),
-    "t": schema(
-        text={"type": "string"}, n={"type": "number"}, on={"type": "boolean"}, list={"type": "array"}
-    ),
+    "t": schema(text={"type": "string"}, n={"type": "number"}, on={"type": "boolean"}, list={"type": "array"}),
 }
 
 
@@ -143,9 +141,7 @@ MENTIONS = [
 
 
 @pytest.mark.parametrize("mention", MENTIONS)
-@pytest.mark.parametrize(
-    "name", [name for name in DIALECTS if "fence" not in name and not name.startswith("gemma 3")]
-)
+@pytest.mark.parametrize("name", [name for name in DIALECTS if "fence" not in name and not name.startswith("gemma 3")])
 def test_a_text_that_mentions_a_call_makes_none(name: str, mention: str) -> None:
     text = mention.format(DIALECTS[name])
     assert says(text) == []
@@ -188,9 +184,7 @@ def test_arguments_are_read_out_of_what_the_endpoint_left_around_them(arguments:
     assert done(events) == [("f", {"a": 1})]
 
 
-@pytest.mark.parametrize(
-    "arguments", ['{"a": 1} or {"a": 2}', '{"a": 1}, so', '[{"a": 1}, {"a": 2}]', '{"a": 1']
-)
+@pytest.mark.parametrize("arguments", ['{"a": 1} or {"a": 2}', '{"a": 1}, so', '[{"a": 1}, {"a": 2}]', '{"a": 1'])
 def test_arguments_with_more_than_marks_behind_them_are_not_used(arguments: str) -> None:
     agent = spec(kind="tool_calling", tools=[*SCHEMAS], team=[])
     events = SimulatedRun(agent, offer(SCHEMAS)).begin("Do it.").say(RequestedCall("f", arguments))
@@ -228,9 +222,7 @@ def test_values_have_the_types_of_the_schema(text: str) -> None:
     assert says(text) == [("t", {"text": "12", "n": 1.5, "on": True, "list": [1, 2]})]
 
 
-@pytest.mark.parametrize(
-    "name", ["hermes", "qwen", "glm", "claude", "deepseek v3.1", "mistral, newer", "llama 4"]
-)
+@pytest.mark.parametrize("name", ["hermes", "qwen", "glm", "claude", "deepseek v3.1", "mistral, newer", "llama 4"])
 def test_several_calls_are_made_in_their_order(name: str) -> None:
     one = DIALECTS[name]
     other = one.replace("1", "2") if name != "deepseek v3.1" else one.replace(" 1}", " 2}")

@@ -34,9 +34,7 @@ def taking_items(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_each_function_takes_its_own_arguments_and_nothing_else_is_called() -> None:
-    run = Run(
-        id="r", tree="r", spec=SPEC, decided_by="tool_calling", tools=OFFER.tools, members=OFFER.members
-    )
+    run = Run(id="r", tree="r", spec=SPEC, decided_by="tool_calling", tools=OFFER.tools, members=OFFER.members)
     schema = call_schema(functions(run))
     for good in (
         made("add", a=1, b=2),

@@ -44,9 +44,7 @@ def test_whatever_it_is_at_its_deadline_what_was_done_is_made_up_for(told: dict[
     (call,) = sent(sim, ToolCall, before + 1)
     assert call.deadline is not None
     assert DEADLINE < call.deadline <= DEADLINE + GRACE_SECONDS, "its executor takes it"
-    (grace,) = [
-        one for one in sim.owed(before + 1) if isinstance(one, SetTimer) and one.timer.name == "grace"
-    ]
+    (grace,) = [one for one in sim.owed(before + 1) if isinstance(one, SetTimer) and one.timer.name == "grace"]
     assert grace.due == DEADLINE + GRACE_SECONDS
     sim.at += 3
     sim.arrive(result(sim.id(), 2))
@@ -58,9 +56,7 @@ def test_whatever_it_is_at_its_deadline_what_was_done_is_made_up_for(told: dict[
 
 def test_a_used_up_budget_leaves_room_to_make_up_for_what_was_done_with_a_model_too() -> None:
     steps = {**PAY, "back": {"ask": {"prompt": "Write an apology."}, "next": "sent"}, "sent": PAY["back"]}
-    sim = run_of(
-        workflow("first", first={**ASKED, "next": "pay"}, **steps, told=ASKED), budget=Budget(tokens=5)
-    )
+    sim = run_of(workflow("first", first={**ASKED, "next": "pay"}, **steps, told=ASKED), budget=Budget(tokens=5))
     sim.say(content="Yes.")
     events = sim.arrive(result(sim.id(), 3))
     assert only(events, ev.GraceStarted).error.type == "BudgetExceeded"
@@ -74,9 +70,7 @@ def test_a_used_up_budget_leaves_room_to_make_up_for_what_was_done_with_a_model_
 
 def test_a_kept_signal_ends_a_wait_of_the_steps_that_make_up_for_others() -> None:
     steps = {**PAY, "back": {"wait": {"signal": "stopped"}}}
-    sim = run_of(
-        workflow("first", first={**ASKED, "next": "pay"}, **steps, told=ASKED), budget=Budget(tokens=5)
-    )
+    sim = run_of(workflow("first", first={**ASKED, "next": "pay"}, **steps, told=ASKED), budget=Budget(tokens=5))
     sim.say(content="Yes.")
     sim.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="stopped"))
     sim.arrive(result(sim.id(), 3))

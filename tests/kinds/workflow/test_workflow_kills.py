@@ -60,9 +60,7 @@ def test_whichever_entry_its_worker_dies_behind_each_effect_happens_once(tmp_pat
         stack.tools(tmp_path / "tools.py", start=False)
         gateway = stack.open_gateway()
         stack.add("clerk", script, tmp_path / "clerk.yaml", start=False, DEATHS=str(deaths)).start(wait=False)
-        eventually(
-            lambda: bool(gateway.request("GET", "/v1/agents").json()["agents"]), what="the clerk is there"
-        )
+        eventually(lambda: bool(gateway.request("GET", "/v1/agents").json()["agents"]), what="the clerk is there")
         whole = gateway.submit("clerk", "whole")
         (deaths / whole).write_text("none")
         undone(gateway, whole)

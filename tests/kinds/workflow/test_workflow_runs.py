@@ -66,9 +66,7 @@ def test_two_tools_follow_each_other_without_a_model() -> None:
 def test_a_whole_template_keeps_its_values_type_and_text_around_it_makes_text() -> None:
     steps: dict[str, Any] = {
         "seen": {**LOOK, "next": "done"},
-        "done": {
-            "end": {"output": {"n": "{{ seen.n + 1 }}", "said": "n is {{ seen.n }}", "all": "{{ seen }}"}}
-        },
+        "done": {"end": {"output": {"n": "{{ seen.n + 1 }}", "said": "n is {{ seen.n }}", "all": "{{ seen }}"}}},
     }
     sim = run_of(workflow("seen", **steps))
     sim.arrive(result(sim.id(), {"n": 4, "deep": [1, None, True]}, tool="look"))
@@ -87,9 +85,7 @@ def test_the_model_makes_arguments_where_a_step_says_so() -> None:
     sound(sim)
 
 
-@pytest.mark.parametrize(
-    "said", ['{"a": 6, "b": 1}', 'So:\n```json\n{"name": "add", "args": {"a": 6, "b": 1}}\n```']
-)
+@pytest.mark.parametrize("said", ['{"a": 6, "b": 1}', 'So:\n```json\n{"name": "add", "args": {"a": 6, "b": 1}}\n```'])
 def test_arguments_may_come_as_text(said: str) -> None:
     sim = run_of(workflow("sum", sum={"tool": {"name": "add", "instruction": "Add."}}))
     sim.say(content=said)

@@ -55,9 +55,7 @@ def _idiom(code: str) -> Idiom:
     needs = re.search(r"^# needs: (.*)$", code, re.MULTILINE)
     differs = re.search(r"^# differs(?: in (\w+))?: (.*)$", code, re.MULTILINE)
     tiers = [] if differs is None else [differs[1]] if differs[1] else TIERS
-    return Idiom(
-        code, tuple(needs[1].split()) if needs else (), {tier: differs[2] for tier in tiers if differs}
-    )
+    return Idiom(code, tuple(needs[1].split()) if needs else (), {tier: differs[2] for tier in tiers if differs})
 
 
 Outcome = dict[str, str]
@@ -68,9 +66,7 @@ def in_plain_python(executable: str, idioms: list[Idiom], folder: Path) -> list[
     """The outcomes in an interpreter that is started for them, at work in the folder."""
     blocks = json.dumps([idiom.code for idiom in idioms])
     command = [executable, "-s", "-P", str(FOLDER / "plain_python.py")]
-    done = subprocess.run(
-        command, input=blocks, capture_output=True, text=True, cwd=folder, env=_PLAIN, check=False
-    )
+    done = subprocess.run(command, input=blocks, capture_output=True, text=True, cwd=folder, env=_PLAIN, check=False)
     assert done.returncode == 0, done.stderr
     outcomes: list[Outcome] = json.loads(done.stdout)
     return [_without_names(outcome) for outcome in outcomes]
@@ -81,9 +77,7 @@ async def in_sandbox(sandbox: Sandbox, idioms: list[Idiom]) -> list[Outcome]:
     session = await sandbox.open()
     outcomes = []
     for idiom in idioms:
-        ended = await run(
-            session, idiom.code, authorized_imports=idiom.imports, authorized_builtins=idiom.needs
-        )
+        ended = await run(session, idiom.code, authorized_imports=idiom.imports, authorized_builtins=idiom.needs)
         assert isinstance(ended, Finished | Failed), (idiom.code, ended)
         assert ended.alive, (idiom.code, ended)
         text, error = (ended.text, "") if isinstance(ended, Finished) else ("", ended.error)

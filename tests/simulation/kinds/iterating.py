@@ -27,9 +27,7 @@ class Goals(SimulatedKind):
         return [call_of("think", task_description="What now?")] if chance.random() < 0.2 else calls
 
     def reply(self, asked: Question) -> ModelReply:
-        if END_PLAN not in asked.request.stop and "task_description" not in str(
-            asked.request.messages[0]["content"]
-        ):
+        if END_PLAN not in asked.request.stop and "task_description" not in str(asked.request.messages[0]["content"]):
             return said("A thought.")
         step = taken(asked)
         return said("Let me think." if step is None else _iteration(asked.plan, step, asked.chance))
@@ -64,9 +62,7 @@ def _queue_answer(asked: Question, part: int | None) -> str:
         return json.dumps([f"part {n}" for n in range(min(3, max(1, len(plan.steps))))])
     if "The task done last" in text:
         known = max(int(one) for one in _PART.findall(text))
-        return json.dumps(
-            [f"part {known + 1 - (chance.random() < 0.2)}"] if known + 1 < len(plan.steps) else []
-        )
+        return json.dumps([f"part {known + 1 - (chance.random() < 0.2)}"] if known + 1 < len(plan.steps) else [])
     if "Put the tasks that wait" in text:
         waiting = _PART.findall(text[text.index("Tasks that wait") :])
         chance.shuffle(waiting)

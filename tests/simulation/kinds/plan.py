@@ -50,9 +50,7 @@ class Planning(SimulatedKind):
             result=None if conclude else _ANSWER,
         )
         own = Code().drawn(spec, chance, poison=poison) if kind == "code" else spec
-        return msgspec.structs.replace(
-            own, kind=kind, planning_interval=None, **sections(*own.sections, section)
-        )
+        return msgspec.structs.replace(own, kind=kind, planning_interval=None, **sections(*own.sections, section))
 
     def step(self, request: Any, step: int) -> int:
         found = _question_in(request.messages)
@@ -70,9 +68,7 @@ class Planning(SimulatedKind):
         text = str(asked.request.messages[-1]["content"])
         steps = _anew(text, chance) if found else _planned(asked, text)
         written = json.dumps({"steps": steps})
-        return said(
-            chance.choice((written, f"So:\n```json\n{written}\n```", json.dumps(steps), written[:-1]))
-        )
+        return said(chance.choice((written, f"So:\n```json\n{written}\n```", json.dumps(steps), written[:-1])))
 
     def wish(self, state: Any, text: str, chance: random.Random) -> dict[str, Any]:
         numbers = [step["step"] for step in state["steps"]] if isinstance(state, dict) else []
@@ -91,9 +87,7 @@ def _question_in(messages: list[dict[str, Any]]) -> int | None:
 
 def _given(chance: random.Random) -> list[str | PlanStep]:
     looks = [msgspec.convert(_look(0, chance), PlanStep) for _ in range(chance.randrange(3))]
-    return (
-        [*looks, "{{ task }}"] if chance.random() < 0.5 else [*looks, PlanStep(task="{{ task }}", needs=[])]
-    )
+    return [*looks, "{{ task }}"] if chance.random() < 0.5 else [*looks, PlanStep(task="{{ task }}", needs=[])]
 
 
 def _look(number: int, chance: random.Random) -> dict[str, Any]:
@@ -108,9 +102,7 @@ def _planned(asked: Question, text: str) -> list[dict[str, Any]]:
         begun: list[int] = []
         for call in calls:
             step = _step_of(len(steps) + 1, call, [one for one in before if chance.random() < 0.7])
-            if "could not be taken" in text and (
-                step["action"] == "nobody" or step.get("args") == {"n": "many"}
-            ):
+            if "could not be taken" in text and (step["action"] == "nobody" or step.get("args") == {"n": "many"}):
                 continue
             steps.append(step)
             begun.append(step["step"])

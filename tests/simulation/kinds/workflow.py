@@ -151,9 +151,7 @@ class _Drawing:
                 items: list[Any] = [chance.randrange(1, 20) for _ in range(chance.choice((0, 1, 2, 3, 5)))]
                 need = chance.choice((None, 1)) if items else None
                 part = self._part(f"{name}_item", each=True)
-                more["each"] = EachAction(
-                    items=items, step=part, parallel=chance.choice((0, 1, 2)), need=need
-                )
+                more["each"] = EachAction(items=items, step=part, parallel=chance.choice((0, 1, 2)), need=need)
             case "parallel":
                 branches = {side: self._part(f"{name}_{side}") for side in ("one", "two", "three")}
                 more["parallel"] = ParallelAction(branches=branches, need=chance.choice((None, 1, 2)))

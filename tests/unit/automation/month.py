@@ -81,9 +81,7 @@ class DecisionsHere:
     def __init__(self) -> None:
         self.killing: set[float] = set()
 
-    async def decide(
-        self, state: ScheduleState, now: float, busy: bool, giving_up: str = ""
-    ) -> ScheduleState:
+    async def decide(self, state: ScheduleState, now: float, busy: bool, giving_up: str = "") -> ScheduleState:
         await asyncio.sleep(0)
         if state.next_at in self.killing and not giving_up and state.next_at <= now:
             raise EvaluationEnded("it never ends")
@@ -135,9 +133,7 @@ class SimulatedGateways:
         self.alarms = ServerAlarms()
         self.runs = InboxRuns(self.clock, lasting)
         self.decisions = DecisionsHere()
-        self.schedulers = [
-            Scheduler(self.states, self.alarms, self.runs, self.clock, self.decisions) for _ in range(3)
-        ]
+        self.schedulers = [Scheduler(self.states, self.alarms, self.runs, self.clock, self.decisions) for _ in range(3)]
         self.deaths = 0
 
     async def until(self, end: float) -> None:

@@ -135,8 +135,6 @@ async def test_the_checked_address_is_the_one_that_is_connected_to() -> None:
     with pytest.raises(WebhookFailed, match=r"192\.0\.2\.1"):
         await WebhookSender((), resolve).post("http://rebind.example/hook", b"{}", {})
     with pytest.raises(WebhookFailed) as caught:
-        await WebhookSender(read_networks("X", "127.0.0.0/8"), resolve).post(
-            "http://rebind.example:1/", b"{}", {}
-        )
+        await WebhookSender(read_networks("X", "127.0.0.0/8"), resolve).post("http://rebind.example:1/", b"{}", {})
     assert "public internet" not in str(caught.value)
     assert next(answers, None) is None

@@ -90,9 +90,7 @@ async def test_what_nobody_was_told_of_is_found() -> None:
 
 
 async def test_all_gateways_were_away() -> None:
-    spec = ScheduleSpec(
-        name="away", agent="clerk", task="x", every="1h", missed="all", window="3h", overlap="allow"
-    )
+    spec = ScheduleSpec(name="away", agent="clerk", task="x", every="1h", missed="all", window="3h", overlap="allow")
     world = await world_of(spec, 1)
     world.alarms.due.clear()
     world.clock.time = MARCH + 10 * 3600 + 300

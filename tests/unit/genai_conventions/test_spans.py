@@ -96,9 +96,7 @@ def test_what_a_model_reads_has_the_form_of_the_conventions() -> None:
     for most in (100_000, 600):
         assert not problems("gen_ai.input.messages", history(messages, most))
         assert not problems("gen_ai.tool.definitions", definitions(functions, most))
-    assert not problems(
-        "gen_ai.system_instructions", instructions({"role": "system", "content": "Be kind."}, 600)
-    )
+    assert not problems("gen_ai.system_instructions", instructions({"role": "system", "content": "Be kind."}, 600))
 
 
 def test_what_is_wrong_is_seen() -> None:
@@ -106,9 +104,5 @@ def test_what_is_wrong_is_seen() -> None:
     assert problems("gen_ai.operation.name", "recall")
     assert problems("gen_ai.usage.input_tokens", "12")
     assert problems("gen_ai.output.messages", '[{"role":"assistant","parts":[]}]')
-    assert problems(
-        "gen_ai.output.messages", '[{"role":"assistant","parts":[{"type":"text"}],"finish_reason":"stop"}]'
-    )
-    assert problems(
-        "gen_ai.output.messages", '[{"role":"assistant","parts":[],"finish_reason":"tool_calls"}]'
-    )
+    assert problems("gen_ai.output.messages", '[{"role":"assistant","parts":[{"type":"text"}],"finish_reason":"stop"}]')
+    assert problems("gen_ai.output.messages", '[{"role":"assistant","parts":[],"finish_reason":"tool_calls"}]')

@@ -37,9 +37,7 @@ def faults(manifests: Sequence[Manifest], given: Iterable[str] = ()) -> list[str
         *(f"{key_of(p.owner)}: {fault}" for p in objects.pods for fault in _pod(objects, p)),
     ]
     for kind, rule in _RULES.items():
-        found += [
-            f"{key_of(m)}: {fault}" for m in objects.of_kind(kind) for fault in _wrong(rule(objects, m))
-        ]
+        found += [f"{key_of(m)}: {fault}" for m in objects.of_kind(kind) for fault in _wrong(rule(objects, m))]
     return sorted(set(found))
 
 
@@ -82,9 +80,7 @@ def _template(pod: Pod) -> Checks:
         "rollingUpdate goes with RollingUpdate",
     )
     grace = pod.spec.get("terminationGracePeriodSeconds", 30)
-    for variable in (
-        v for c in pod.containers for v in c.get("env", []) if v["name"] == "CADRE_DRAIN_SECONDS"
-    ):
+    for variable in (v for c in pod.containers for v in c.get("env", []) if v["name"] == "CADRE_DRAIN_SECONDS"):
         drain = float(variable["value"])
         yield drain >= grace, f"may drain for {drain:g} s, but is killed after {grace} s"
     for spread in pod.spec.get("topologySpreadConstraints", []):
@@ -224,9 +220,7 @@ def _scaled_object(objects: Objects, scaled: Manifest) -> Checks:
     target = objects.find(name, namespace_of(scaled))
     yield target is None, f"there is no {name} to scale"
     yield target and "replicas" in target["spec"], f"each apply of {name} would undo the scaling"
-    twins = [
-        s for s in objects.of_kind("ScaledObject") if s["spec"]["scaleTargetRef"] == spec["scaleTargetRef"]
-    ]
+    twins = [s for s in objects.of_kind("ScaledObject") if s["spec"]["scaleTargetRef"] == spec["scaleTargetRef"]]
     yield len(twins) > 1, f"{len(twins)} ScaledObjects scale {name}"
     yield not 0 <= spec["minReplicaCount"] <= spec["maxReplicaCount"], "its replica counts do not fit"
     yield "fallback" not in spec, "has no fallback"
@@ -253,10 +247,7 @@ def _provisioned(objects: Objects) -> set[str]:
     """The consumers that some Job makes by `cadre provision`."""
     commands = [c.get("args", []) for pod in objects.pods for c in pod.containers]
     options = [
-        pair
-        for args in commands
-        if args[:1] == ["provision"]
-        for pair in zip(args[1::2], args[2::2], strict=True)
+        pair for args in commands if args[:1] == ["provision"] for pair in zip(args[1::2], args[2::2], strict=True)
     ]
     return {f"{_PROVISION_OPTIONS.get(option, '')}{name}" for option, name in options}
 
@@ -268,9 +259,7 @@ def _network_policy(objects: Objects, policy: Manifest) -> Checks:
     for key in ("ingress", "egress"):
         yield key in spec and key.title() not in spec["policyTypes"], f"{key} counts for nothing"
         for rule in spec.get(key, []):
-            for block in (
-                p["ipBlock"] for p in (*rule.get("to", []), *rule.get("from", [])) if "ipBlock" in p
-            ):
+            for block in (p["ipBlock"] for p in (*rule.get("to", []), *rule.get("from", [])) if "ipBlock" in p):
                 yield not _is_network(block), f"{block} is no network with exceptions within it"
 
 
@@ -284,9 +273,7 @@ def _is_network(block: dict[str, Any]) -> bool:
 
 def _deployment(objects: Objects, owner: Manifest) -> Checks:
     [pod] = (p for p in objects.pods if p.owner is owner)
-    policies = [
-        p for p in objects.of_kind("NetworkPolicy") if pod in objects.selected(p, p["spec"]["podSelector"])
-    ]
+    policies = [p for p in objects.of_kind("NetworkPolicy") if pod in objects.selected(p, p["spec"]["podSelector"])]
     for kind in ("Ingress", "Egress"):
         walled = any(kind in policy["spec"]["policyTypes"] for policy in policies)
         yield pod.labels.get(PART_OF) == "cadre" and not walled, f"no NetworkPolicy holds for its {kind}"

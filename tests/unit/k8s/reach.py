@@ -19,9 +19,7 @@ class End(NamedTuple):
     """Of a pod, too, where it is known: blocks of addresses may cover pods."""
 
 
-def may_connect(
-    manifests: Sequence[Manifest], source: End, target: End, port: int, protocol: str = "TCP"
-) -> bool:
+def may_connect(manifests: Sequence[Manifest], source: End, target: End, port: int, protocol: str = "TCP") -> bool:
     """As Kubernetes defines it: the source's egress and the target's ingress must both let it through.
 
     An end for which no policy holds lets everything through.
@@ -31,9 +29,7 @@ def may_connect(
     )
 
 
-def _lets(
-    manifests: Sequence[Manifest], own: End, other: End, direction: str, through: tuple[int, str]
-) -> bool:
+def _lets(manifests: Sequence[Manifest], own: End, other: End, direction: str, through: tuple[int, str]) -> bool:
     if own.labels is None:
         return True  # no pod, no policy
     holding = [

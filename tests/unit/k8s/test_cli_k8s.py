@@ -102,10 +102,7 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
         shutil.copytree(DEPLOY / name, tmp_path / name)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "kustomization.yaml").write_text(OWN)
-    assert (
-        cadre("k8s", "render", TEAM, *MODEL, "-f", DEPLOY / "values.yaml", "-o", tmp_path / "base").exception
-        is None
-    )
+    assert cadre("k8s", "render", TEAM, *MODEL, "-f", DEPLOY / "values.yaml", "-o", tmp_path / "base").exception is None
     built = subprocess.run(
         ["kubectl", "kustomize", str(tmp_path / overlay)], capture_output=True, text=True, check=True
     ).stdout
@@ -153,9 +150,7 @@ def test_keys_come_with_what_is_written(tmp_path: Path) -> None:
     assert "CADRE-1" in server
     assert "MSG.GET.CADRE-2" not in server, "the values say how many shards there are"
 
-    one = cadre(
-        "k8s", "render", TEAM, *MODEL, "--only", "agent/checker", "--keys", keys, "--set", "nats.shards=2"
-    )
+    one = cadre("k8s", "render", TEAM, *MODEL, "--only", "agent/checker", "--keys", keys, "--set", "nats.shards=2")
     alone = list(yaml.safe_load_all(one.stdout))
     names = [m["metadata"]["name"] for m in alone if m["kind"] == "Secret"]
     assert names == ["cadre-nats-agent-checker", "cadre-nats-server"]

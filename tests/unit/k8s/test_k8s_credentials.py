@@ -63,9 +63,7 @@ def test_the_secrets_that_are_made_are_those_that_are_mounted(
     assert len(set(asked.values())) == len(asked), "two workloads have one key"
 
 
-def test_every_secret_is_among_those_that_are_made(
-    made: dict[str, Manifest], manifests: list[Manifest]
-) -> None:
+def test_every_secret_is_among_those_that_are_made(made: dict[str, Manifest], manifests: list[Manifest]) -> None:
     whole = [*manifests, *dev(), *made.values()]
     assert faults(whole, OTHERS) == []
     for name in made:
@@ -74,9 +72,7 @@ def test_every_secret_is_among_those_that_are_made(
 
 
 def test_no_key_is_in_the_servers_secret(made: dict[str, Manifest]) -> None:
-    seeds = {
-        one["stringData"]["nats.nk"].split()[-1] for one in made.values() if "nats.nk" in one["stringData"]
-    }
+    seeds = {one["stringData"]["nats.nk"].split()[-1] for one in made.values() if "nats.nk" in one["stringData"]}
     assert len(seeds) == len(made) - 1
     assert not any(seed in made[nats_files.SERVER_SECRET]["stringData"]["auth.conf"] for seed in seeds)
 

@@ -104,9 +104,7 @@ FAULTS: list[tuple[Fault, str]] = [
     (add_volume(projected={"sources": [{"secret": {"name": "gone"}}]}), "no Secret/gone"),
     (
         add_volume(
-            projected={
-                "sources": [{"configMap": {"name": "agent-manager", "items": [{"key": "k", "path": "p"}]}}]
-            }
+            projected={"sources": [{"configMap": {"name": "agent-manager", "items": [{"key": "k", "path": "p"}]}}]}
         ),
         "agent-manager has no key 'k'",
     ),

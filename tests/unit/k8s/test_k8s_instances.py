@@ -20,9 +20,7 @@ def test_teams_that_share_a_namespace_have_no_name_in_common() -> None:
     second = rendered(SECOND)
     assert faults([*rendered(), *second[1:]], GIVEN) == []
     volumes = pod_of(second, "Deployment/second-agent-manager")["volumes"]
-    assert {"secretName": "cadre-nats-agent-manager", "defaultMode": 0o440} in [
-        v.get("secret") for v in volumes
-    ]
+    assert {"secretName": "cadre-nats-agent-manager", "defaultMode": 0o440} in [v.get("secret") for v in volumes]
     with pytest.raises(SpecError, match="instance"):
         read_values({"instance": "A_b"})
 
@@ -56,11 +54,7 @@ def test_a_second_revision_stands_beside_the_first() -> None:
     ]
     assert keys[0] == keys[1] != [], "they are one NATS user"
     # While it is there each is scaled by what the gateway says is its own; no queue is known to be beforehand.
-    known = [
-        one
-        for one in rendered()
-        if (one["kind"], one["metadata"]["name"]) != ("ScaledObject", "agent-checker")
-    ]
+    known = [one for one in rendered() if (one["kind"], one["metadata"]["name"]) != ("ScaledObject", "agent-checker")]
     assert len(known) == len(rendered()) - 1, "it takes the place of what scaled the first"
     assert faults([*known, scaled, *second["agent-checker-next"]], GIVEN) == []
     newer_scaled = pick(both, "ScaledObject/agent-checker-next")
@@ -80,27 +74,19 @@ def test_a_second_revision_stands_beside_the_first() -> None:
             }
         ]
     [variable] = [
-        one
-        for one in newer["spec"]["template"]["spec"]["containers"][0]["env"]
-        if one["name"] == "CADRE_BESIDE"
+        one for one in newer["spec"]["template"]["spec"]["containers"][0]["env"] if one["name"] == "CADRE_BESIDE"
     ]
-    assert variable["value"] == "checker-next", (
-        "what its replicas tell, so that the gateway knows what is whose"
-    )
+    assert variable["value"] == "checker-next", "what its replicas tell, so that the gateway knows what is whose"
 
 
 def test_a_revision_keeps_a_replica_for_without_any_it_gets_no_runs() -> None:
     values = read_values(ALL, {"workloads": {"agent/checker": {"scale": {"min": 0}}}})
     components = components_of(read_team(TEAM), values)
     found = [one for many in render(components, values, "agent/checker", "next").values() for one in many]
-    counts = {
-        m["metadata"]["name"]: m["spec"]["minReplicaCount"] for m in found if m["kind"] == "ScaledObject"
-    }
+    counts = {m["metadata"]["name"]: m["spec"]["minReplicaCount"] for m in found if m["kind"] == "ScaledObject"}
     assert counts == {"agent-checker": 1, "agent-checker-next": 1}
     assert not [m for m in found if m["kind"] == "Job"], "the card at rest is the first's"
-    [alone] = [
-        m for m in render(components, values, "agent/checker")["agent-checker"] if m["kind"] == "ScaledObject"
-    ]
+    [alone] = [m for m in render(components, values, "agent/checker")["agent-checker"] if m["kind"] == "ScaledObject"]
     assert alone["spec"]["minReplicaCount"] == 0
 
 

@@ -15,9 +15,7 @@ from cadre_operator.cluster import login
         ("", "", "https://kubernetes.default.svc"),
     ],
 )
-def test_a_pod_needs_no_name_server(
-    monkeypatch: pytest.MonkeyPatch, host: str, port: str, server: str
-) -> None:
+def test_a_pod_needs_no_name_server(monkeypatch: pytest.MonkeyPatch, host: str, port: str, server: str) -> None:
     info = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t")
     monkeypatch.setattr(kopf, "login_with_service_account", lambda **_: info)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)

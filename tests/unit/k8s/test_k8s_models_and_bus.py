@@ -45,16 +45,8 @@ def test_the_values_that_the_page_shows_can_be_rendered() -> None:
     "layer",
     [
         {"model": {"url": "https://models.example/v1", "name": "m"}},
-        {
-            "workloads": {
-                "agent/*": {"env": {"CADRE_MODEL_URL": "https://models.example/v1", "CADRE_MODEL": "m"}}
-            }
-        },
-        {
-            "workloads": {
-                "agent/*": {"secrets": {"CADRE_MODEL_URL": "models/url", "CADRE_MODEL": "models/name"}}
-            }
-        },
+        {"workloads": {"agent/*": {"env": {"CADRE_MODEL_URL": "https://models.example/v1", "CADRE_MODEL": "m"}}}},
+        {"workloads": {"agent/*": {"secrets": {"CADRE_MODEL_URL": "models/url", "CADRE_MODEL": "models/name"}}}},
     ],
 )
 def test_an_agents_model_may_be_named_in_several_places(layer: dict[str, Any]) -> None:

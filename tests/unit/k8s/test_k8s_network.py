@@ -77,9 +77,7 @@ def test_gateways_that_share_their_index_reach_the_database() -> None:
     here = rendered({"index": {"secret": "cadre-index", "namespace": "stores"}})
     assert may_connect(here, end(here, "gateway"), database, 5432)
     assert not may_connect(here, end(here, "agent-manager"), database, 5432)
-    outside = rendered(
-        {"index": {"secret": "cadre-index", "url": "postgresql://db.example:6432", "pods": {}}}
-    )
+    outside = rendered({"index": {"secret": "cadre-index", "url": "postgresql://db.example:6432", "pods": {}}})
     assert may_connect(outside, end(outside, "gateway"), INTERNET, 6432)
     assert not may_connect(shipped(), end(shipped(), "gateway"), database, 5432)
 
@@ -88,9 +86,7 @@ def test_who_may_come_in() -> None:
     manifests = shipped()
     assert may_connect(manifests, STRANGER, end(manifests, "gateway"), 8080)
     assert not may_connect(manifests, STRANGER, end(manifests, "agent-manager"), 8080)
-    assert not may_connect(
-        manifests, end(manifests, "sandbox-default"), end(manifests, "agent-manager"), 8080
-    )
+    assert not may_connect(manifests, end(manifests, "sandbox-default"), end(manifests, "agent-manager"), 8080)
     assert may_connect(manifests, KEDA, NATS, 8222)
     assert not may_connect(manifests, STRANGER, NATS, 8222)
     assert not may_connect(manifests, STRANGER, NATS, 4222)
@@ -98,9 +94,7 @@ def test_who_may_come_in() -> None:
 
 
 def test_a_wall_that_is_taken_down_shows() -> None:
-    manifests = [
-        m for m in shipped() if (m["kind"], m["metadata"]["name"]) != ("NetworkPolicy", "sandbox-default")
-    ]
+    manifests = [m for m in shipped() if (m["kind"], m["metadata"]["name"]) != ("NetworkPolicy", "sandbox-default")]
     assert may_connect(manifests, end(manifests, "sandbox-default"), INTERNET, 443)
 
 
@@ -150,15 +144,7 @@ def test_a_bus_in_another_namespace() -> None:
         ({"ports": [{"port": "http"}]}, 7, True),
         ({"to": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]}, 7, True),
         (
-            {
-                "to": [
-                    {
-                        "podSelector": {
-                            "matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]
-                        }
-                    }
-                ]
-            },
+            {"to": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}]}}]},
             7,
             False,
         ),
@@ -178,9 +164,7 @@ def test_the_rules_of_a_policy(rule: dict[str, Any], port: int, allowed: bool) -
 
 
 NAME_SERVER = {
-    "toEndpoints": [
-        {"matchLabels": {"k8s:io.kubernetes.pod.namespace": "kube-system", "k8s:k8s-app": "kube-dns"}}
-    ],
+    "toEndpoints": [{"matchLabels": {"k8s:io.kubernetes.pod.namespace": "kube-system", "k8s:k8s-app": "kube-dns"}}],
     "toPorts": [{"ports": [{"port": "53", "protocol": "ANY"}], "rules": {"dns": [{"matchPattern": "*"}]}}],
 }
 

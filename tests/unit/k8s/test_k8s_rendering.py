@@ -147,11 +147,7 @@ def test_the_index_is_a_file_of_each_gateway_or_a_database_of_all() -> None:
 def test_the_gateway_has_the_secrets_of_how_it_lets_people_in(env: dict[str, str], secrets: set[str]) -> None:
     variables = env_of(rendered({"workloads": {"gateway": {"env": env}}}), "Deployment/gateway")
     assert variables["CADRE_AUTH"] == env.get("CADRE_AUTH", "keys")
-    held = {
-        name: value
-        for name, value in variables.items()
-        if isinstance(value, dict) and "secretKeyRef" in value
-    }
+    held = {name: value for name, value in variables.items() if isinstance(value, dict) and "secretKeyRef" in value}
     assert held == {name: {"secretKeyRef": {"name": "cadre-gateway", "key": name}} for name in secrets}
 
 
@@ -164,12 +160,7 @@ def test_a_job_makes_every_queue_that_is_scaled_by() -> None:
         f"{a.removeprefix('--').replace('pool', 'code')}-{b}"
         for a, b in zip(arguments[1::2], arguments[2::2], strict=True)
     }
-    asked = {
-        t["metadata"]["consumer"]
-        for m in manifests
-        if m["kind"] == "ScaledObject"
-        for t in m["spec"]["triggers"]
-    }
+    asked = {t["metadata"]["consumer"] for m in manifests if m["kind"] == "ScaledObject" for t in m["spec"]["triggers"]}
     assert asked <= made
     # Who goes back to this one has it run again once it is gone; docs/deploy.md says how to have it sooner.
     assert job["spec"]["ttlSecondsAfterFinished"] <= 300
@@ -296,9 +287,7 @@ def test_a_model_file_travels_with_its_agent_and_its_key_is_named(tmp_path: Path
     manifests = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
     files = pick(manifests, "ConfigMap/agent-a")["data"]
     pod = pick(manifests, "Deployment/agent-a")["spec"]["template"]["spec"]
-    paths = {
-        one["key"]: one["path"] for v in pod["volumes"] for one in v.get("configMap", {}).get("items", [])
-    }
+    paths = {one["key"]: one["path"] for v in pod["volumes"] for one in v.get("configMap", {}).get("items", [])}
     for key, text in files.items():
         place = tmp_path / "mounted" / paths[key]
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -20,16 +20,15 @@ def test_replicas_follow_the_lag_of_each_durable_on_each_shard() -> None:
     down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
     assert down["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 60}]
     asked = [
-        (t["metadata"]["stream"], t["metadata"]["consumer"], t["metadata"]["lagThreshold"])
-        for t in spec["triggers"]
+        (t["metadata"]["stream"], t["metadata"]["consumer"], t["metadata"]["lagThreshold"]) for t in spec["triggers"]
     ]
     assert asked == [(f"CADRE-{shard}", "agent-manager", "10") for shard in range(3)]
     assert all(isinstance(v, str) for t in spec["triggers"] for v in t["metadata"].values())
     tables = pick(manifests, "ScaledObject/tools-tables")["spec"]["triggers"]
     assert {t["metadata"]["consumer"] for t in tables} > {"tool-list_tables", "tool-aggregate"}
-    assert {
-        t["metadata"]["consumer"] for t in pick(manifests, "ScaledObject/sandbox-default")["spec"]["triggers"]
-    } == {"code-default"}
+    assert {t["metadata"]["consumer"] for t in pick(manifests, "ScaledObject/sandbox-default")["spec"]["triggers"]} == {
+        "code-default"
+    }
     assert "replicas" not in pick(manifests, "Deployment/agent-manager")["spec"]
 
 
@@ -39,17 +38,13 @@ def test_an_agent_that_may_have_no_replica_keeps_a_card_at_rest() -> None:
     arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
     [spec] = [json.loads(spec) for option, spec in pairwise(arguments) if option == "--at-rest"]
     assert (spec["name"], spec["team"]) == ("manager", ["researcher", "analyst", "statistician"])
-    assert job != next(m for m in rendered({}) if m["kind"] == "Job"), (
-        "a Job cannot be changed: it is another"
-    )
+    assert job != next(m for m in rendered({}) if m["kind"] == "Job"), "a Job cannot be changed: it is another"
     for without in ({}, {"keda": False, "workloads": {"agent/manager": {"scale": {"min": 0}}}}):
         assert "--at-rest" not in str(rendered(without))
 
 
 def test_without_keda_there_are_as_many_as_are_asked_for() -> None:
-    manifests = rendered(
-        {"keda": False, "workloads": {"agent/*": {"replicas": 2}, "agent/checker": {"replicas": 3}}}
-    )
+    manifests = rendered({"keda": False, "workloads": {"agent/*": {"replicas": 2}, "agent/checker": {"replicas": 3}}})
     assert not [m for m in manifests if m["kind"] == "ScaledObject"]
     assert pick(manifests, "Deployment/agent-manager")["spec"]["replicas"] == 2
     assert pick(manifests, "Deployment/agent-checker")["spec"]["replicas"] == 3

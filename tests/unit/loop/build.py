@@ -75,9 +75,7 @@ ANSWER = call("final_answer", answer="42")
 class SimulatedRun(testing.SimulatedRun):
     """The course of a run of this team."""
 
-    def __init__(
-        self, spec: AgentSpec = SPEC, toolset: Toolset = OFFER, run: str = "r1", *, base: int = 0
-    ) -> None:
+    def __init__(self, spec: AgentSpec = SPEC, toolset: Toolset = OFFER, run: str = "r1", *, base: int = 0) -> None:
         super().__init__(spec, toolset, run, base=base)
 
 

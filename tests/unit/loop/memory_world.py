@@ -195,9 +195,7 @@ class MemoryWorld:
     ) -> Runner:
         """A new process for the agent; `drive` gives it the agent's records from now on."""
         pinned = prompts if isinstance(prompts, PinnedPrompts) else PinnedPrompts(prompts)
-        runner = Runner(
-            spec, pinned, World(self.journal, self.bus, model, self.clock, self.tallies), lambda: toolset
-        )
+        runner = Runner(spec, pinned, World(self.journal, self.bus, model, self.clock, self.tallies), lambda: toolset)
         self.bus.runners.append(runner)
         self._agents[spec.name] = runner
         return runner
@@ -219,8 +217,7 @@ class MemoryWorld:
     def timers(self) -> dict[str, float]:
         """Return when each timer that is set goes off, by the timer's name."""
         return {
-            subject.split(".")[-1]: self.clock.alarms[number][0]
-            for subject, number in self.stream.scheduled.items()
+            subject.split(".")[-1]: self.clock.alarms[number][0] for subject, number in self.stream.scheduled.items()
         }
 
     def lose_timers(self) -> None:

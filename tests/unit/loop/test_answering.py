@@ -175,9 +175,7 @@ def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
 
 def test_a_variable_in_place_of_a_members_arguments_is_its_value() -> None:
     sim = SimulatedRun().begin(inputs={"data": {"a": 1}, "other": 5})
-    events = sim.say(
-        call("kid", task="Go.", additional_args="data"), call("kid", task="Go.", additional_args="other")
-    )
+    events = sim.say(call("kid", task="Go.", additional_args="data"), call("kid", task="Go.", additional_args="other"))
     assert only(events, ev.DelegateStarted).inputs == {"a": 1}
     assert "additional_args" in only(events, ev.CallRefused).error.message
     assert [message.inputs for message in sent(sim, Task)] == [{"a": 1}]
@@ -233,9 +231,7 @@ def test_an_answer_that_is_whole_counts_wherever_it_was_cut() -> None:
         (SPEC, "", [call("add", a=1, b=2)]),
         (CODER, "<code>\nprint(1)\n</code> And so", []),
     ):
-        reply = ModelReplied(
-            attempt=1, content=content, calls=calls, finish_reason="length", usage=Usage(1, 1)
-        )
+        reply = ModelReplied(attempt=1, content=content, calls=calls, finish_reason="length", usage=Usage(1, 1))
         assert "StepFinished" not in kinds(SimulatedRun(who).begin().arrive(reply))
 
 
@@ -304,9 +300,7 @@ def test_a_members_failure_is_an_error_that_names_it_and_its_reason() -> None:
     sim.say(call("kid", task="x"), call("kid", task="y"), call("kid", task="z"))
     sim.arrive(report("r1_1_0", state="error", error=ErrorInfo("no-answer", "no key")))
     sim.arrive(report("r1_1_1", state="cancelled"))
-    sim.arrive(
-        report("r1_1_2", "half of it", state="max_steps_error", error=ErrorInfo("tool-failed", "limit"))
-    )
+    sim.arrive(report("r1_1_2", "half of it", state="max_steps_error", error=ErrorInfo("tool-failed", "limit")))
     failed, cancelled, partial = last_step(sim).calls
     assert failed.error is not None
     assert failed.error.code == "member-failed"

@@ -41,9 +41,7 @@ def test_calls_are_those_for_this_task_with_arguments_and_errors() -> None:
     begun_anew.arrive(task("And now?"), history=earlier)
     assert only(begun_anew.say(answer("3")), ev.RunFinished).state == "success"
 
-    arguments = (
-        "calls[0].arguments == {'a': 1, 'b': 2} and calls[0].error == 'no' and calls[2].error is string"
-    )
+    arguments = "calls[0].arguments == {'a': 1, 'b': 2} and calls[0].error == 'no' and calls[2].error is string"
     names = "calls | map(attribute='name') | join(' ') == 'add kid look'"
     sim = begun(checks=[f"when: {arguments}", f"when: {names} and calls[1].error is none"])
     sim.say(call("add", a=1, b=2), call("kid", task="x"), call("look"))

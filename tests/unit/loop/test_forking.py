@@ -142,9 +142,7 @@ def test_a_fork_goes_on_with_the_step_that_it_forks_at() -> None:
     sim.arrive(result("r2_3_0", 10))
     finished = only(sim.say(ANSWER), ev.RunFinished)
     assert finished.steps == 4
-    assert (finished.usage.steps, finished.usage.model_calls) == (2, 2), (
-        "what the prefix used was not used again"
-    )
+    assert (finished.usage.steps, finished.usage.model_calls) == (2, 2), "what the prefix used was not used again"
 
 
 def test_a_fork_is_bound_by_the_limits_of_steps() -> None:
@@ -209,9 +207,7 @@ def test_kept_runs_can_be_forked(name: str) -> None:
         assert fork_of(run, 1) == []
         finished = [step.number for step in run.steps if isinstance(step, ActionStep)]
         if finished and name != "session":
-            assert (
-                numbers([s for s in fork_of(run, finished[-1]) if isinstance(s, ActionStep)]) == finished[:-1]
-            )
+            assert numbers([s for s in fork_of(run, finished[-1]) if isinstance(s, ActionStep)]) == finished[:-1]
 
 
 # --- by the runner

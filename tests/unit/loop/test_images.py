@@ -146,9 +146,7 @@ def test_code_sees_images_in_its_observation(vision: bool) -> None:
 
 def test_images_that_are_not_shown_any_more_take_up_no_context() -> None:
     looks = [file(letter) for letter in "abcdef"]
-    weights = [
-        after_looks(*looks[:count], limits=Limits(images=2)).run.tokens for count in range(len(looks) + 1)
-    ]
+    weights = [after_looks(*looks[:count], limits=Limits(images=2)).run.tokens for count in range(len(looks) + 1)]
     gained = [after - before for before, after in pairwise(weights)]
     assert min(gained[:2]) >= IMAGE
     assert max(gained[2:]) < IMAGE

@@ -18,9 +18,7 @@ def tool(name: str, version: str = "", started: float = 1.0) -> Presence:
 
 
 def boss(*team: str | Selector, tools: tuple[str, ...] = (), cycles: int = 0) -> AgentSpec:
-    return AgentSpec(
-        name="boss", description="Leads.", team=[*team], tools=[*tools], limits=Limits(cycles=cycles)
-    )
+    return AgentSpec(name="boss", description="Leads.", team=[*team], tools=[*tools], limits=Limits(cycles=cycles))
 
 
 def test_members_are_found_by_name_and_by_all_their_labels() -> None:

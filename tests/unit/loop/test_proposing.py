@@ -131,9 +131,7 @@ def test_a_tool_that_does_not_let_the_answer_pass(given: dict[str, Any], why: st
     assert "spell" not in refused.error.message
     shown = request(sim).messages
     assert [one["function"]["name"] for one in shown[-2]["tool_calls"]] == ["final_answer"]
-    assert "proofread' failed" in shown[-1]["content"], (
-        "the model reads the verdict, not the calls of the checks"
-    )
+    assert "proofread' failed" in shown[-1]["content"], "the model reads the verdict, not the calls of the checks"
     assert sim.run.proposal is None
     sound(sim)
 

@@ -121,9 +121,7 @@ def test_a_cancel_that_overtook_its_task() -> None:
 def test_waits_for_the_clock_and_for_persons() -> None:
     """Timers of calls and runs, approvals given, corrected, rejected and expired."""
     sim = SimulatedRun(
-        spec=spec(
-            approvals={"add": "always"}, approval_seconds=60.0, timeouts={"look": 5.0}, planning_interval=2
-        )
+        spec=spec(approvals={"add": "always"}, approval_seconds=60.0, timeouts={"look": 5.0}, planning_interval=2)
     ).begin(deadline=1e6)
     sim.say(content="a plan")
     sim.say(call("add", a=1, b=2), call("add", a=1, b=3), call("add", a=1, b=4), call("look", at="x"))
@@ -242,9 +240,7 @@ def test_fractions_that_are_nearly_equal_are(was: Any, now: Any, same: bool) -> 
 
 def test_a_debt_that_a_redelivery_would_forget_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redecide_module, "owed", lambda run, since=0: owed(run, since) if since else [])
-    [replay] = {
-        one.about: one for one in redecide(kept.journals("1.0", "parallel_tools")).divergences
-    }.values()
+    [replay] = {one.about: one for one in redecide(kept.journals("1.0", "parallel_tools")).divergences}.values()
     assert replay.about == "commands"
     assert "CallModel(" in replay.lines[0]
 

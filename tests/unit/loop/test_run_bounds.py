@@ -195,9 +195,7 @@ def test_members_share_what_is_left_evenly() -> None:
 @pytest.mark.parametrize(("tokens", "begun"), [(2 * 400 + 15, 2), (2 * 400 + 14, 0), (400 + 14 + 15, 0)])
 def test_a_member_is_not_begun_with_less_than_its_first_request_takes(tokens: int, begun: int) -> None:
     kid = msgspec.structs.replace(KID, prompt_tokens=399)
-    sim = SimulatedRun(toolset=msgspec.structs.replace(OFFER, members={"kid": kid})).begin(
-        budget=Budget(tokens=tokens)
-    )
+    sim = SimulatedRun(toolset=msgspec.structs.replace(OFFER, members={"kid": kid})).begin(budget=Budget(tokens=tokens))
     events = sim.say(call("kid", task="x" * 5), call("kid", task="y" * 9), usage=Usage(10, 5))
     assert len(sent(sim, Task)) == begun
     refused = [event for event in events if isinstance(event, ev.CallRefused)]
@@ -207,21 +205,15 @@ def test_a_member_is_not_begun_with_less_than_its_first_request_takes(tokens: in
         assert str(lent) in refused[0].error.message
         assert "400" in refused[0].error.message
         alone = sim.say(call("kid", task="both"), usage=Usage(5, 0))
-        assert [type(event) for event in alone][1:2] == [
-            ev.DelegateStarted if tokens > 419 else ev.CallRefused
-        ]
+        assert [type(event) for event in alone][1:2] == [ev.DelegateStarted if tokens > 419 else ev.CallRefused]
 
 
 def test_approval_does_not_begin_a_member_with_less_than_its_first_request_takes() -> None:
     kid = msgspec.structs.replace(KID, prompt_tokens=399)
-    sim = SimulatedRun(
-        spec(approvals={"kid": "always"}), toolset=msgspec.structs.replace(OFFER, members={"kid": kid})
-    )
+    sim = SimulatedRun(spec(approvals={"kid": "always"}), toolset=msgspec.structs.replace(OFFER, members={"kid": kid}))
     sim.begin(budget=Budget(tokens=414))
     sim.say(call("kid", task="x" * 5), usage=Usage(10, 5))
-    events = sim.arrive(
-        Decision(id="d1", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="approved", sender="ann")
-    )
+    events = sim.arrive(Decision(id="d1", tree="r1", run="r1", at=3.0, call="r1_1_0", verdict="approved", sender="ann"))
     assert kinds(events) == ["ApprovalDecided", "CallRefused", "StepFinished", "ModelCalled"]
     assert only(events, ev.CallRefused).error.type == "BudgetExceeded"
     assert sent(sim, Task) == []

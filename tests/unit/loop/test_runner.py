@@ -190,9 +190,7 @@ async def test_a_record_is_poison_too_when_what_follows_from_it_kills() -> None:
     for deliveries in range(1, 6):
         with pytest.raises(Fatal):
             await kid.handle(bad, deliveries)
-    await worker(world, ScriptedModel(Fatal()), KID).poison(
-        Poisoned(id=bad.id, deliveries=6, task=bad), "r1", "r1_1_0"
-    )
+    await worker(world, ScriptedModel(Fatal()), KID).poison(Poisoned(id=bad.id, deliveries=6, task=bad), "r1", "r1_1_0")
     assert world.run("r1_1_0").phase is Phase.DONE
     _, sent = world.bus.sent
     assert isinstance(sent, Report)

@@ -100,9 +100,7 @@ async def test_a_cancel_revokes_open_calls() -> None:
 async def test_what_a_model_call_costs_is_journaled(cached: float | None, cost: float) -> None:
     world = MemoryWorld()
     table = Prices({"m-*": Price(input=1.0, output=10.0, cached=cached)})
-    model = ScriptedModel(
-        ModelReply(calls=[ANSWER], model="m-1", usage=USED, cached_tokens=USED.input_tokens)
-    )
+    model = ScriptedModel(ModelReply(calls=[ANSWER], model="m-1", usage=USED, cached_tokens=USED.input_tokens))
     runner = Runner(
         SPEC,
         PinnedPrompts(PROMPTS),

@@ -88,9 +88,7 @@ def test_a_last_word_is_read_by_the_schema(thought: str, written: str) -> None:
     assert last_word(thought.format(written), output_schema=NUMBER) == {"n": 1}
 
 
-@pytest.mark.parametrize(
-    "text", ["The tags <think> and </think> enclose it.", "Write `</think>` at the end."]
-)
+@pytest.mark.parametrize("text", ["The tags <think> and </think> enclose it.", "Write `</think>` at the end."])
 def test_a_last_word_may_speak_of_tags(text: str) -> None:
     assert last_word(text) == text
 

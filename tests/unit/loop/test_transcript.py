@@ -92,9 +92,7 @@ def test_images_stand_in_the_task_message_and_once() -> None:
 
 def test_native_calls_and_their_observations() -> None:
     sim = SimulatedRun().begin()
-    sim.say(
-        call("add", a=1, b=2), call("kid", task="x"), call("nope", k=1), call("add", a=0, b=0), content="Hm."
-    )
+    sim.say(call("add", a=1, b=2), call("kid", task="x"), call("nope", k=1), call("add", a=0, b=0), content="Hm.")
     sim.arrive(report("r1_1_1", "All done."))
     sim.arrive(result("r1_1_3", error=ErrorInfo("tool-failed", "kaput")))
     sim.arrive(result("r1_1_0", 3))

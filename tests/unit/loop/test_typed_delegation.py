@@ -97,9 +97,7 @@ def test_the_arguments_become_the_inputs_of_the_members_run(arguments: dict[str,
         ({"task": "Book.", "additional_args": {"city": 5}}, ["argument city"]),
     ],
 )
-def test_a_call_that_does_not_fit_is_refused_before_a_run_begins(
-    arguments: dict[str, Any], places: list[str]
-) -> None:
+def test_a_call_that_does_not_fit_is_refused_before_a_run_begins(arguments: dict[str, Any], places: list[str]) -> None:
     sim = lead().begin()
     events = sim.say(call("clerk", **arguments))
     error = only(events, ev.CallRefused).error
@@ -172,11 +170,7 @@ def test_a_solution_is_held_to_the_members_schema() -> None:
     written = str(solution_schema(sim.run))
     assert "'city'" in written
     arguments = {"task": "Book.", "city": "Oslo", "nights": None}
-    sim.say(
-        content=json.dumps(
-            {"solution": {"calls": [{"name": "clerk", "arguments": arguments}], "output": None}}
-        )
-    )
+    sim.say(content=json.dumps({"solution": {"calls": [{"name": "clerk", "arguments": arguments}], "output": None}}))
     assert [one.inputs for one in sent(sim, Task)] == [{"city": "Oslo"}]
 
 

@@ -21,15 +21,11 @@ COLOUR = {"type": "object", "properties": {"colour": {"type": "string"}}, "requi
 
 def unfinished(number: int, **fields: Any) -> ToolResult:
     left = Unfinished(state={"round": number}, **fields)
-    return ToolResult(
-        id=f"{CALL}~{number}:result", tree="r1", run="r1", at=2.0, call=CALL, tool="add", unfinished=left
-    )
+    return ToolResult(id=f"{CALL}~{number}:result", tree="r1", run="r1", at=2.0, call=CALL, tool="add", unfinished=left)
 
 
 def said(verdict: Verdict, **fields: Any) -> Decision:
-    return Decision(
-        id=f"d{verdict}{len(fields)}", tree="r1", run="r1", at=3.0, call=CALL, verdict=verdict, **fields
-    )
+    return Decision(id=f"d{verdict}{len(fields)}", tree="r1", run="r1", at=3.0, call=CALL, verdict=verdict, **fields)
 
 
 def begun() -> SimulatedRun:

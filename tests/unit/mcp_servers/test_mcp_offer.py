@@ -41,9 +41,7 @@ def test_names_are_derived_from_nothing_but_the_prefix_and_the_name() -> None:
     assert all(len(name) == 64 and NAME.fullmatch(name) for name in long)
 
 
-def test_of_two_with_one_name_the_one_that_has_it_stays(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_two_with_one_name_the_one_that_has_it_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = offered(tmp_path, [listed("a.b"), listed("a_b"), listed("final_answer")], prefix="")
     assert {name: tool.listed for name, tool in found.items()} == {"a_b": "a_b"}
     assert "tool a.b is not offered: a_b is called a_b already" in caplog.text

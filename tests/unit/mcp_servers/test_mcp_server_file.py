@@ -57,9 +57,7 @@ def test_a_url_and_a_command() -> None:
     assert (started.name, started.entry.command, started.entry.args) == ("npx", "npx", ["-y", "some server"])
 
 
-def test_references_are_resolved_when_it_is_connected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_references_are_resolved_when_it_is_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text("from-a-file\n")
     spec = read_one(
         tmp_path,

@@ -9,9 +9,7 @@ from cadre.delivery.codec import decode
 from cadre.testing import Team, answer, call, in_memory_deployment
 
 STEPS = 60
-WRITER = Agent(
-    name="writer", description="Writes.", tools=["count_words"], limits=Limits(max_steps=STEPS + 1)
-)
+WRITER = Agent(name="writer", description="Writes.", tools=["count_words"], limits=Limits(max_steps=STEPS + 1))
 
 
 @tool(read_only=True)

@@ -70,9 +70,7 @@ async def test_members_are_agents_of_the_team() -> None:
     lead = Agent(name="lead", description="Leads.", team=["writer"])
     models = {
         "lead": [call("writer", task="Count 'a b'."), answer("it has two")],
-        "writer": lambda request: (
-            answer("two") if len(request.messages) > 3 else call("count_words", text="a b")
-        ),
+        "writer": lambda request: answer("two") if len(request.messages) > 3 else call("count_words", text="a b"),
     }
     async with Team([lead, WRITER], [count_words], models) as team:
         assert await team.run("lead", "Have it counted.") == "it has two"
@@ -154,9 +152,7 @@ async def test_a_person_refuses_and_cancels() -> None:
         raise AssertionError("nobody has allowed it")
 
     clerk = Agent(name="clerk", description="Pays.", tools=["pay"])
-    async with Team(
-        [clerk], [pay], [call("pay", amount=1.0), answer("not paid"), call("pay", amount=2.0)]
-    ) as team:
+    async with Team([clerk], [pay], [call("pay", amount=1.0), answer("not paid"), call("pay", amount=2.0)]) as team:
         refused = await team.start("clerk", "Pay the bill.")
         await refused.reject(feedback="Too dear.")
         assert await refused.result() == "not paid"
@@ -268,9 +264,7 @@ async def test_a_process_that_dies_anywhere_repeats_no_effect() -> None:
 
     agent = Agent(name="agent", description="Books.", tools=["book"])
     points = 0
-    async for outcome in crash_points(
-        lambda: Team([agent], [book], model), lambda team: team.run("agent", "Book.")
-    ):
+    async for outcome in crash_points(lambda: Team([agent], [book], model), lambda team: team.run("agent", "Book.")):
         points += 1
         assert len(effects) <= 1
         if effects:

@@ -106,9 +106,7 @@ def team(tmp_path: Path) -> Path:
     for name, spec in (("flow", FLOW), ("judge", JUDGE), ("sub", SUB), ("free", FREE)):
         write(tmp_path, name, "Agent", spec)
     (tmp_path / "tools.py").write_text(TOOLS)
-    write(
-        tmp_path, "team", "Team", "agents: [flow.yaml, judge.yaml, sub.yaml, free.yaml]\ntools: [tools.py]\n"
-    )
+    write(tmp_path, "team", "Team", "agents: [flow.yaml, judge.yaml, sub.yaml, free.yaml]\ntools: [tools.py]\n")
     return tmp_path
 
 
@@ -273,15 +271,11 @@ plan:
     ],
 )
 def test_what_a_given_plan_expects(team: Path, kind: str, old: str, new: str, text: str) -> None:
-    plan = PLAN.replace("KIND", kind).replace(
-        "  execute: true\n", "" if kind == "plan" else "  execute: true\n"
-    )
+    plan = PLAN.replace("KIND", kind).replace("  execute: true\n", "" if kind == "plan" else "  execute: true\n")
     assert old in plan
     write(team, "flow", "Agent", plan)
     assert expectations(team, "flow") == [
-        one
-        for one in expectations(team, "flow")
-        if one.startswith("warning spec.plan.steps[3].task: reads step_3.any")
+        one for one in expectations(team, "flow") if one.startswith("warning spec.plan.steps[3].task: reads step_3.any")
     ]
     write(team, "flow", "Agent", plan.replace(old, new))
     found = expectations(team, "flow")

@@ -13,16 +13,12 @@ PAGE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
 
 
 def test_the_course_of_a_run_is_played_as_shown() -> None:
-    [shown] = [
-        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "SimulatedRun(" in block
-    ]
+    [shown] = [block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "SimulatedRun(" in block]
     exec(compile(shown, "testing.md", "exec"), {})
 
 
 async def test_the_page_s_tests_pass(cadre_team: Callable[..., Team], tmp_path: Path) -> None:
-    blocks = [
-        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "def test_" in block
-    ]
+    blocks = [block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "def test_" in block]
     first, second, fixture = blocks
     written = [first + fixture.replace("        ...", '        await team.run("writer", "?")'), second]
     ran = []

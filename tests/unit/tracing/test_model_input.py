@@ -47,17 +47,13 @@ def chats(entries: list[Entry]) -> list[SpanRecord]:
 def read_of(span: SpanRecord) -> list[Any]:
     """The messages of a span, that of the prompts among them."""
     instructed = span.attributes.get(names.SYSTEM_INSTRUCTIONS)
-    system = (
-        [{"role": "system", "parts": msgspec.json.decode(str(instructed))}] if instructed is not None else []
-    )
+    system = [{"role": "system", "parts": msgspec.json.decode(str(instructed))}] if instructed is not None else []
     return [*system, *msgspec.json.decode(str(span.attributes[names.INPUT_MESSAGES]))]
 
 
 def as_in_spans(messages: list[ChatMessage]) -> list[Any]:
     """The same of a request, by a second hand."""
-    return [
-        {"role": m["role"], "parts": [*_said(m), *map(_called, m.get("tool_calls", []))]} for m in messages
-    ]
+    return [{"role": m["role"], "parts": [*_said(m), *map(_called, m.get("tool_calls", []))]} for m in messages]
 
 
 def _said(message: ChatMessage) -> list[Any]:
@@ -133,9 +129,7 @@ def test_nothing_is_rendered_for_those_who_did_not_ask() -> None:
     projection = Projection("r1", "r1")
     spans = [span for entry in entries for span in projection.apply(entry)]
     assert projection._input is None
-    assert not {names.INPUT_MESSAGES, names.SYSTEM_INSTRUCTIONS} & {
-        key for s in spans for key in s.attributes
-    }
+    assert not {names.INPUT_MESSAGES, names.SYSTEM_INSTRUCTIONS} & {key for s in spans for key in s.attributes}
 
 
 def test_an_agent_with_prompts_of_its_own_tells_only_what_was_answered() -> None:

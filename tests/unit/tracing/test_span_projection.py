@@ -83,8 +83,7 @@ def test_of_an_executor_that_did_not_tell_when_it_began() -> None:
     sim.arrive(worked(sim.id(0), 102.25, 102.5))
     entries = sim.journal()
     answered = [
-        msgspec.structs.replace(e, started_at=None) if isinstance(e, ToolAnswered) else e
-        for e in entries[-1].events
+        msgspec.structs.replace(e, started_at=None) if isinstance(e, ToolAnswered) else e for e in entries[-1].events
     ]
     entries[-1] = msgspec.structs.replace(entries[-1], events=answered)
     spans = {span.name: span for span in trace_of(entries, now=0.0)}
@@ -128,9 +127,7 @@ def test_a_model_call_has_its_tokens_and_a_run_those_of_all_below() -> None:
     for name in ("invoke_workflow boss", "invoke_agent boss"):
         whole = spans_of(sim)[name].attributes
         assert (whole[names.ALL_INPUT_TOKENS], whole[names.ALL_OUTPUT_TOKENS]) == (20, 3)
-        assert not whole.keys() & {names.INPUT_TOKENS, names.COST, names.LLM_COST, names.LANGFUSE_COST}, (
-            "counted twice"
-        )
+        assert not whole.keys() & {names.INPUT_TOKENS, names.COST, names.LLM_COST, names.LANGFUSE_COST}, "counted twice"
         assert whole[names.ALL_COST] == 0.5, "of its one priced call"
 
 
@@ -254,12 +251,8 @@ def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:
     assert (tool.attributes[names.ERROR_TYPE], tool.message) == ("AgentToolExecutionError",) * 2
 
 
-@pytest.mark.parametrize(
-    ("state", "fault"), [("success", None), ("max_steps_error", None), ("error", "error")]
-)
-def test_a_wait_that_is_open_when_a_run_ends_has_failed_only_if_the_run_has(
-    state: Any, fault: str | None
-) -> None:
+@pytest.mark.parametrize(("state", "fault"), [("success", None), ("max_steps_error", None), ("error", "error")])
+def test_a_wait_that_is_open_when_a_run_ends_has_failed_only_if_the_run_has(state: Any, fault: str | None) -> None:
     sim = Clocked(spec(approvals={"look": "always"})).begin()
     sim.say(call("look", at="sky"))
     entries = sim.journal()
@@ -303,9 +296,7 @@ def entries_of(version: str, name: str) -> list[list[Entry]]:
 def test_kept_journals_are_whole_traces(version: str, name: str) -> None:
     """One root, no orphan, no span twice, nothing left open: of everything that earlier versions have stored."""
     journals = entries_of(version, name)
-    spans = [
-        span for journal in journals for span in trace_of(sorted(journal, key=lambda entry: entry.n), now=0.0)
-    ]
+    spans = [span for journal in journals for span in trace_of(sorted(journal, key=lambda entry: entry.n), now=0.0)]
     known = {span.span for span in spans}
     assert [span.name for span in spans if span.open] == []
     assert [span for span, times in Counter(span.span for span in spans).items() if times > 1] == []
@@ -352,9 +343,7 @@ def test_a_model_call_says_who_asked_whom_and_when_the_answer_began() -> None:
         if number < 3:
             sim.arrive(result(sim.id(0), number))
     sound(sim)
-    answered = [
-        event for entry in sim.journal() for event in entry.events if isinstance(event, ModelAnswered)
-    ]
+    answered = [event for entry in sim.journal() for event in entry.events if isinstance(event, ModelAnswered)]
     assert [(one.server, one.worker) for one in answered] == [
         ("[::1]:8000", "w-1"),
         ("", ""),
@@ -364,9 +353,7 @@ def test_a_model_call_says_who_asked_whom_and_when_the_answer_began() -> None:
     assert [span.instance for span in chats] == ["w-1", "w-1", "w-2"]
     assert {span.version for span in chats} == {"7"}
     assert [span.attributes[names.RESPONSE_ID] for span in chats] == [f"chatcmpl-{n}" for n in (1, 2, 3)]
-    assert [
-        (span.attributes[names.SERVER_ADDRESS], span.attributes[names.SERVER_PORT]) for span in chats
-    ] == [
+    assert [(span.attributes[names.SERVER_ADDRESS], span.attributes[names.SERVER_PORT]) for span in chats] == [
         ("::1", 8000),
         ("::1", 8000),
         ("llm.example", 443),

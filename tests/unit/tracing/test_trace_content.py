@@ -22,12 +22,8 @@ def calling() -> SimulatedRun:
     sim.fail(CANARY, status=503)
     sim.wake()
     usage = Usage(input_tokens=1)
-    sim.say(
-        call("look", at=CANARY), call("kid", task=CANARY), call("add", a=1, b=2), content=CANARY, usage=usage
-    )
-    sim.arrive(
-        Decision(id="d", tree="r1", run="r1", at=1.0, call="r1_1_0", verdict="rejected", feedback=CANARY)
-    )
+    sim.say(call("look", at=CANARY), call("kid", task=CANARY), call("add", a=1, b=2), content=CANARY, usage=usage)
+    sim.arrive(Decision(id="d", tree="r1", run="r1", at=1.0, call="r1_1_0", verdict="rejected", feedback=CANARY))
     sim.arrive(report("r1_1_1", CANARY, state="error", error=ErrorInfo("tool-failed", CANARY)))
     sim.arrive(result("r1_1_2", CANARY, error=ErrorInfo("tool-failed", CANARY), executor="e"))
     sim.say(call(CANARY, x=1))

@@ -30,9 +30,7 @@ def emitted() -> dict[str, dict[str, list[str]]]:
     for journal in journals:
         for content in (False, True):
             for span in trace_of(journal, now=0.0, content=content):
-                known = found.setdefault(
-                    _kind(span), {"attributes": set(), "with content": set(), "events": set()}
-                )
+                known = found.setdefault(_kind(span), {"attributes": set(), "with content": set(), "events": set()})
                 known["with content" if content else "attributes"] |= set(span.attributes)
                 known["events"] |= {moment.name for moment in span.moments}
     return {

@@ -81,9 +81,7 @@ def test_content_is_on_for_those_who_say_so(monkeypatch: pytest.MonkeyPatch, val
         ("TIMEOUT", "0", "seconds above 0"),
     ],
 )
-def test_a_wrong_value_is_named(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
-) -> None:
+def test_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str) -> None:
     monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", value)
     with pytest.raises(SettingError, match=f"OTEL_EXPORTER_OTLP_{variable}={value}.*{says}"):
         read_tracing_settings()

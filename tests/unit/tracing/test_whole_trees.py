@@ -158,9 +158,7 @@ def test_it_waits_for_entries_that_no_replica_shows_yet() -> None:
         async def send(spans: list[SpanRecord]) -> None:
             raise AssertionError(spans)
 
-        await WholeTrees(cast("History", journals), send, content=False).take(
-            journals.stored[-1], patient=True
-        )
+        await WholeTrees(cast("History", journals), send, content=False).take(journals.stored[-1], patient=True)
 
     with pytest.raises(BusUnavailable):
         asyncio.run(take_last())
@@ -227,9 +225,7 @@ def test_a_ratio_takes_its_share_by_the_trace_id() -> None:
         ("always_off", CALLER + "01", CALLER + "00"),
     ],
 )
-def test_a_root_task_carries_the_decision_for_its_tree(
-    sampler: str, asked: str | None, link: str | None
-) -> None:
+def test_a_root_task_carries_the_decision_for_its_tree(sampler: str, asked: str | None, link: str | None) -> None:
     settings = TracingSettings(sampler=sampler)
     assert handed_down(settings, "a1", asked) == link
     work = msgspec.structs.replace(task(asked), trace=handed_down(settings, "a1", asked))
@@ -247,8 +243,7 @@ def test_a_member_follows_the_root_of_its_tree() -> None:
     entries[0] = msgspec.structs.replace(
         entries[0],
         events=[
-            msgspec.structs.replace(e, task=task(CALLER + "00")) if hasattr(e, "task") else e
-            for e in entries[0].events
+            msgspec.structs.replace(e, task=task(CALLER + "00")) if hasattr(e, "task") else e for e in entries[0].events
         ],
     )
     journals = Journals(entries)

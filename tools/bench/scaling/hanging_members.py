@@ -50,9 +50,7 @@ def _measure(teams: int) -> dict[str, float]:
         _until_nothing_is_held(gateway, services, runs)
         freed = time.perf_counter() - last
         took = [one["ended_at"] - first["at"] for one, first in zip(ended, asked, strict=True)]
-        wells = [
-            at - first["at"] for run, first in zip(runs, asked, strict=True) for at in _reports(gateway, run)
-        ]
+        wells = [at - first["at"] for run, first in zip(runs, asked, strict=True) for at in _reports(gateway, run)]
         values |= {
             "well": median(wells),
             "ended": median(took),

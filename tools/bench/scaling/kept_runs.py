@@ -74,9 +74,7 @@ ROWS = {
 class Kept:
     """A deployment whose runs are kept: its server, its gateway, an agent that works, a writer of journals."""
 
-    def __init__(
-        self, nats: NatsServer, gateway: GatewayProcess, agent: Member, journal: NatsJournal
-    ) -> None:
+    def __init__(self, nats: NatsServer, gateway: GatewayProcess, agent: Member, journal: NatsJournal) -> None:
         self.nats, self.gateway, self.agent = nats, gateway, agent
         self._journal = journal
         self._template = template()
@@ -124,9 +122,7 @@ class Kept:
 
     async def disk(self) -> int:
         """Bytes of the server's folder on its disk."""
-        command = partial(
-            subprocess.run, ["du", "-s", "-B1", self.nats.store], capture_output=True, check=True
-        )
+        command = partial(subprocess.run, ["du", "-s", "-B1", self.nats.store], capture_output=True, check=True)
         said = await asyncio.to_thread(command)
         return int(said.stdout.split()[0])
 

@@ -36,9 +36,7 @@ def _sizes(_context: click.Context, _option: click.Parameter, value: str | None)
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS]))
-@click.option(
-    "--runs", "sizes", metavar="N,…", callback=_sizes, help="How many kept runs, with commas between."
-)
+@click.option("--runs", "sizes", metavar="N,…", callback=_sizes, help="How many kept runs, with commas between.")
 def main(parts: tuple[str, ...], sizes: list[int]) -> None:
     """Measure all PARTS, or those that are named."""
     # What a killed process or a closing connection makes the library say is not news here.

@@ -47,9 +47,7 @@ async def submit(stack: Stack, agent: str, text: str, count: int) -> None:
         for _ in range(count):
             run = new_run()
             at = platform.clock.now()
-            await platform.bus.send(
-                Task(id=task_id(run), tree=run, run=run, at=at, agent=agent, task=text), "bench"
-            )
+            await platform.bus.send(Task(id=task_id(run), tree=run, run=run, at=at, agent=agent, task=text), "bench")
 
 
 def _measure(size: Size) -> dict[str, float]:

@@ -45,9 +45,7 @@ def keep(part: str, columns: Sequence[str], found: Sequence[Mapping[str, float]]
     (BUILD / f"scale-{part.replace(' ', '-')}.json").write_text(json.dumps(document, indent=2) + "\n")
 
 
-def show(
-    part: str, rows: Mapping[str, Row], columns: Sequence[str], found: Sequence[Mapping[str, float]]
-) -> None:
+def show(part: str, rows: Mapping[str, Row], columns: Sequence[str], found: Sequence[Mapping[str, float]]) -> None:
     """Prints the table as Markdown."""
     click.echo(f"| {part} | {' | '.join(columns)} |\n|---{'|---:' * len(columns)}|")
     for key, (name, unit, digits) in rows.items():

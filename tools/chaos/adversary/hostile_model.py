@@ -18,9 +18,7 @@ def reply_to(messages: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     answer at once."""
     task = next(m for m in messages if m["role"] == "user")
     text = task["content"] if isinstance(task["content"], str) else task["content"][0]["text"]
-    words = next(
-        line for line in text.splitlines() if line.split(" ")[0] in ("held", "loop", "note", "ask")
-    ).split()
+    words = next(line for line in text.splitlines() if line.split(" ")[0] in ("held", "loop", "note", "ask")).split()
     turns = sum(message["role"] == "tool" for message in messages)
     if words[0] == "held" and not turns:
         return "spend", {"job": words[-1]}
@@ -80,9 +78,7 @@ class Hostile:
                 writer.write(data[: self._chance.randrange(len(data))])
                 await writer.drain()
             case "no text":
-                await _send(
-                    writer, 200, data.replace(b"Thinking", b"Think\xff\xfe\xc3"), b"text/event-stream"
-                )
+                await _send(writer, 200, data.replace(b"Thinking", b"Think\xff\xfe\xc3"), b"text/event-stream")
             case "429":
                 await _send(
                     writer,
@@ -97,16 +93,12 @@ class Hostile:
                 await _send(writer, 200, data, b"text/event-stream")
 
 
-async def _begin(
-    writer: asyncio.StreamWriter, status: int, size: int, kind: bytes, more: bytes = b""
-) -> None:
+async def _begin(writer: asyncio.StreamWriter, status: int, size: int, kind: bytes, more: bytes = b"") -> None:
     head = b"HTTP/1.1 %d x\r\ncontent-type: %s\r\ncontent-length: %d\r\nconnection: close\r\n%s\r\n"
     writer.write(head % (status, kind, size, more))
 
 
-async def _send(
-    writer: asyncio.StreamWriter, status: int, data: bytes, kind: bytes, more: bytes = b""
-) -> None:
+async def _send(writer: asyncio.StreamWriter, status: int, data: bytes, kind: bytes, more: bytes = b"") -> None:
     await _begin(writer, status, len(data), kind, more)
     writer.write(data)
     await writer.drain()

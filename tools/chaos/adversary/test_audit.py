@@ -175,6 +175,4 @@ def test_the_audit_shares_no_code_with_the_runtime() -> None:
     tree = ast.parse(Path(module.__file__).read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert not [
-        name for name in names if name.split(".")[0].startswith(("cadre", "chaos", "harness", "msgspec"))
-    ]
+    assert not [name for name in names if name.split(".")[0].startswith(("cadre", "chaos", "harness", "msgspec"))]

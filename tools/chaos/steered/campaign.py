@@ -100,9 +100,7 @@ async def steer(
     (folder / "seen.json").write_text(json.dumps(asdict(war.clients.seen), indent=1))
     (folder / "strikes.txt").write_text("".join(f"{line}\n" for line in war.strikes))
     (folder / "violations.txt").write_text("".join(f"{line}\n" for line in found))
-    ticks = sum(
-        b'"task":"tick ' in one.data for many in messages.values() for one in many if ".run." in one.subject
-    )
+    ticks = sum(b'"task":"tick ' in one.data for many in messages.values() for one in many if ".run." in one.subject)
     database = "PostgreSQL" if postgres is not None else "SQLite"
     return Steered(war.clients.seen, found, war.strikes, ticks, folder, database)
 
@@ -138,9 +136,7 @@ class War:
         """Cancels, messages and ticks, while agents and tools are killed at any time and gateways at the ticks."""
         ends = time.monotonic() + seconds
         async with contextlib.AsyncExitStack() as held:
-            first = (
-                await held.enter_async_context(self.clients.ticking()) if "ticks" in kinds else time.time()
-            )
+            first = await held.enter_async_context(self.clients.ticking()) if "ticks" in kinds else time.time()
             striking = [
                 asyncio.create_task(self._kill_until(ends)),
                 asyncio.create_task(self._kill_at_ticks(first, ends)),
@@ -150,9 +146,7 @@ class War:
 
     async def without_index(self, postgres: PostgresServer | None, seconds: float) -> None:
         """Followers go on hearing while the index's database is stopped, or its files are locked."""
-        listening = [
-            asyncio.create_task(self.clients.listen(f"far-{number}", messages=60)) for number in range(3)
-        ]
+        listening = [asyncio.create_task(self.clients.listen(f"far-{number}", messages=60)) for number in range(3)]
         async with asyncio.timeout(patience(60)):
             await self.clients.telling.wait()
         away = self._stopped(postgres) if postgres is not None else self._locked()
@@ -199,9 +193,7 @@ class War:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
         seen = self.clients.seen
-        self.troubles += [
-            f"run {key} ({run}) has not ended" for key, run in seen.runs.items() if run not in seen.ends
-        ]
+        self.troubles += [f"run {key} ({run}) has not ended" for key, run in seen.runs.items() if run not in seen.ends]
         for task in done:
             error = task.exception()
             if error is not None and not isinstance(error, AssertionError):

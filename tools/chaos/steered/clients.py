@@ -92,13 +92,9 @@ class Clients:
         self.seen.every, self.seen.ticking = EVERY_SECONDS, time.time() - start
 
     async def _start(self, key: str, agent: str, task: str) -> str:
-        answer = await self._insist(
-            "POST", "/v1/runs", {"agent": agent, "task": task}, {"Idempotency-Key": key}
-        )
+        answer = await self._insist("POST", "/v1/runs", {"agent": agent, "task": task}, {"Idempotency-Key": key})
         if answer.status_code not in (200, 202):
-            self.seen.refused.append(
-                f"run {key} of {agent} was answered {answer.status_code}: {answer.text[:200]}"
-            )
+            self.seen.refused.append(f"run {key} of {agent} was answered {answer.status_code}: {answer.text[:200]}")
             raise AssertionError(self.seen.refused[-1])
         run: str = answer.json()["id"]
         self.seen.runs[key] = run

@@ -107,9 +107,7 @@ def _cancels(journals: dict[str, list[Entry]], seen: Seen) -> Iterator[str]:
             yield f"run {run}: its {len(statuses)} cancels with one key are {asked} in the journal"
         if [event["state"] for event in events if event["type"] == "run.finished"] != ["cancelled"]:
             yield f"run {run}: it was cancelled, and ended as {seen.ends.get(run)}"
-        called = {
-            event["call"]: event["arguments"]["job"] for event in events if event["type"] == "tool.called"
-        }
+        called = {event["call"]: event["arguments"]["job"] for event in events if event["type"] == "tool.called"}
         answered = [event for event in events if event["type"] == "tool.answered" and not event.get("error")]
         done = [called[event["call"]].rpartition(".")[2] for event in answered if event["call"] in called]
         back = [step for step in done if step in UNDONE]

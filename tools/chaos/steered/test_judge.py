@@ -45,9 +45,7 @@ def sound() -> Runs:
     }
     for count in (1, 2, 3):
         accepted = {"type": "run.accepted", "task": {"task": f"tick {count} {100 + 2 * count}"}}
-        runs[f"t{count}"] = [
-            (f"t{count}:task", 30.0, [accepted, {"type": "run.finished", "state": "success"}])
-        ]
+        runs[f"t{count}"] = [(f"t{count}:task", 30.0, [accepted, {"type": "run.finished", "state": "success"}])]
     return runs
 
 

@@ -21,9 +21,7 @@ DOOR = Door(
         *rules_of_path("/a2a/{agent}/tasks/{run}:subscribe", "handler", get="read", post="read"),
         *rules_of_path("/a2a/{agent}/tasks/{run}", "handler", get="read"),
         *rules_of_path("/a2a/{agent}/tasks/{run}/pushNotificationConfigs", "handler", get="act", post="act"),
-        *rules_of_path(
-            "/a2a/{agent}/tasks/{run}/pushNotificationConfigs/{push}", "handler", get="act", delete="act"
-        ),
+        *rules_of_path("/a2a/{agent}/tasks/{run}/pushNotificationConfigs/{push}", "handler", get="act", delete="act"),
         *rules_of_path("/a2a/{agent}/.well-known/agent-card.json", "none", get="read"),
         *rules_of_path("/a2a/.well-known/jwks.json", "none", get="public"),
     ),

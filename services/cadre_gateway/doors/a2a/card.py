@@ -26,9 +26,7 @@ _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": (
 def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[str, Any]:
     """Return the card of the agent that is reached at `url`, without empty fields: those may get lost on the way, which
     would break a signature."""
-    interfaces = [
-        {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
-    ]
+    interfaces = [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS]
     interfaces.insert(1, {"url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": VERSIONS[0]})
     tags = sorted({card.kind, *(f"{key}={value}" for key, value in card.labels.items())})
     skill = {"id": card.name, "name": card.name, "description": card.description, "tags": tags}
@@ -87,15 +85,12 @@ def signer_of(settings: CardSettings) -> CardSigner | None:
         from jwt import PyJWS
     except ModuleNotFoundError as error:
         raise SettingError(
-            f"{KEY} is set and the Python module {error.name!r} is not installed: pip install"
-            " 'cadre-agents[oidc]'"
+            f"{KEY} is set and the Python module {error.name!r} is not installed: pip install 'cadre-agents[oidc]'"
         ) from error
     try:
         key = load_pem_private_key(Path(settings.key).read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
-        raise SettingError(
-            f"{KEY}={settings.key}: no private key in PEM without a password: {error}"
-        ) from error
+        raise SettingError(f"{KEY}={settings.key}: no private key in PEM without a password: {error}") from error
     return CardSigner(PyJWS(), key, settings.url)
 
 

@@ -159,9 +159,7 @@ def _kind_of(problem: Problem) -> _Kind:
 def _info(problem: Problem) -> dict[str, Any]:
     reason = _kind_of(problem).reason
     if not reason:
-        reason = (
-            "INVALID_PARAMS" if problem.code == "invalid-request" else problem.code.replace("-", "_").upper()
-        )
+        reason = "INVALID_PARAMS" if problem.code == "invalid-request" else problem.code.replace("-", "_").upper()
     return {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": reason,
@@ -238,9 +236,7 @@ Length = Annotated[int | None, Query(alias="historyLength")]
 def add_http_json_routes(routes: APIRouter, tasks: AgentTasks) -> None:
     """Add the routes of the binding: those with a verb behind the task's id come first."""
 
-    async def answer(
-        agent: str, method: str, params: Json | None, request: Request, **of_path: str
-    ) -> Response:
+    async def answer(agent: str, method: str, params: Json | None, request: Request, **of_path: str) -> Response:
         problem = None
         try:
             check_version(request)

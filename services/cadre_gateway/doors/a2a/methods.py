@@ -230,22 +230,16 @@ class AgentTasks:
             filters,
             agent=agent,
             conversation=session_of(wanted.context_id) if wanted.context_id else None,
-            changed_since=wanted.status_timestamp_after.timestamp()
-            if wanted.status_timestamp_after
-            else None,
+            changed_since=wanted.status_timestamp_after.timestamp() if wanted.status_timestamp_after else None,
             reach=caller.reach,
         )
         try:
-            found, following = await index.list(
-                runs, limit=wanted.page_size, before=wanted.page_token or None
-            )
+            found, following = await index.list(runs, limit=wanted.page_size, before=wanted.page_token or None)
         except KeyError:
             raise invalid(f"there is no page {wanted.page_token!r}: begin without one") from None
         tasks = [brief_task(one, wanted.context_id or await self._context(one)) for one in found]
         if wanted.include_artifacts:
-            tasks = [
-                await self.get(agent, TaskParams(id=task["id"], history_length=0), caller) for task in tasks
-            ]
+            tasks = [await self.get(agent, TaskParams(id=task["id"], history_length=0), caller) for task in tasks]
         total = await index.count(runs)
         page: dict[str, Any] = {"tasks": tasks, "nextPageToken": following or ""}
         return page | {"pageSize": wanted.page_size, "totalSize": total}
@@ -257,9 +251,7 @@ class AgentTasks:
         task = await self.runs.history.task(summary.id, summary.id)
         return context_of(task) if task is not None else summary.session
 
-    async def _events(
-        self, place: Place, begin: Progress, task: Task, history: int | None
-    ) -> AsyncGenerator[Json]:
+    async def _events(self, place: Place, begin: Progress, task: Task, history: int | None) -> AsyncGenerator[Json]:
         """Yield the task as it was at the beginning, then what has happened since."""
         yield {"task": task_object(begin, task, history)}
         where = {"taskId": place.run, "contextId": context_of(task)}
@@ -306,9 +298,7 @@ def check_version(request: Request) -> None:
     """Raise a problem for a version of the protocol that is not spoken here."""
     version = version_of(request) or VERSIONS[0]
     if not any(same_minor(version, spoken) for spoken in VERSIONS):
-        raise Problem(
-            400, "unknown-version", f"A2A-Version {version!r}: this agent speaks {', '.join(VERSIONS)}"
-        )
+        raise Problem(400, "unknown-version", f"A2A-Version {version!r}: this agent speaks {', '.join(VERSIONS)}")
 
 
 async def perform(
@@ -371,9 +361,7 @@ class Messages:
             return await self._go_on(agent, sent, content, sender)
         return await self._begin(agent, sent, content, sender)
 
-    async def _begin(
-        self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
-    ) -> Place:
+    async def _begin(self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender) -> Place:
         key = _key_of(sent, sender)
         if (known := await known_run(self.runs, sender.caller, agent, key)) is not None:
             return known
@@ -391,14 +379,10 @@ class Messages:
             files=content.files,
             session=session,
         )
-        terms = CallerTerms(
-            metadata={CONTEXT: sent.context_id} if sent.context_id not in ("", session) else {}
-        )
+        terms = CallerTerms(metadata={CONTEXT: sent.context_id} if sent.context_id not in ("", session) else {})
         return await begin_run(self.runs, sender, wanted, key, terms)
 
-    async def _go_on(
-        self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
-    ) -> Place:
+    async def _go_on(self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender) -> Place:
         """Bring words to a run that waits for them, or a message to one that works."""
         task = await task_of(self.runs, sender.caller, agent, sent.task_id)
         if sent.context_id and sent.context_id != context_of(task):
@@ -453,9 +437,7 @@ def _key_of(sent: SentMessage, sender: DoorSender) -> IdempotencyKey:
 
 def _rulings(content: MessageContent, progress: Progress, sender: DoorSender) -> dict[str, Ruling]:
     """Return what the message says of calls that wait, or have waited; empty when it says nothing of them."""
-    told = {
-        call: held for pause in progress.pauses for call, held in pause.held.items() if not held.is_callers
-    }
+    told = {call: held for pause in progress.pauses for call, held in pause.held.items() if not held.is_callers}
     found = {}
     for data in content.data:
         if isinstance(data, dict) and isinstance(call := data.get("call"), str):

@@ -177,8 +177,7 @@ STATE_FILTERS = {
     WAITING: RunFilter(states=_OPEN, has_approvals=True),
     SUBMITTED: RunFilter(states=frozenset({"queued"})),
 } | {
-    end: RunFilter(states=frozenset(state for state, named in _ENDS.items() if named == end))
-    for end in _ENDS.values()
+    end: RunFilter(states=frozenset(state for state, named in _ENDS.items() if named == end)) for end in _ENDS.values()
 }
 STATE_FILTERS |= {state: RunFilter(states=frozenset()) for state in _NEVER}
 """States of runs, by the state of a task that the list is filtered by."""
@@ -189,9 +188,7 @@ def context_of(task: Task) -> str:
     return str(task.terms.metadata.get(CONTEXT) or task.session or task.run)
 
 
-def task_object(
-    progress: Progress, task: Task, history: int | None = None, files: Sequence[Json] = ()
-) -> Json:
+def task_object(progress: Progress, task: Task, history: int | None = None, files: Sequence[Json] = ()) -> Json:
     """Return the task as far as `progress` knows it, with at most so many messages of its history (None: all), and with
     the artifacts of its `files`."""
     found: Json = {"id": task.run, "contextId": context_of(task), "status": status_of(progress, task)}
@@ -201,8 +198,7 @@ def task_object(
     said = [task.task, *(text for _, text in progress.messages)]
     if history is None or history > 0:
         messages = [
-            message(f"{task.run}-{index}", [{"text": text}], task, role="ROLE_USER")
-            for index, text in enumerate(said)
+            message(f"{task.run}-{index}", [{"text": text}], task, role="ROLE_USER") for index, text in enumerate(said)
         ]
         found["history"] = messages[-history:] if history else messages
     return found

@@ -64,9 +64,7 @@ def router(runs: RunService) -> APIRouter:
     return routes
 
 
-async def _frames(
-    answers: Answers, place: Place, events: ThreadEvents, data: bytes | None
-) -> AsyncGenerator[bytes]:
+async def _frames(answers: Answers, place: Place, events: ThreadEvents, data: bytes | None) -> AsyncGenerator[bytes]:
     """Yield the frames. `data` is the request; without it nothing is sent that may have to be taken back."""
     progress = Progress(place.run, place.after)
     try:
@@ -200,16 +198,12 @@ class Turns:
             raise invalid("the last message is the user's, or `resume` answers what waits", field="messages")
         content = content_of(said_last, f"messages[{len(wanted.messages) - 1}]")
         history = _history(wanted.messages[:-1])
-        told = msgspec.json.encode(
-            [wanted.messages, wanted.tools, wanted.context, wanted.state], order="sorted"
-        )
+        told = msgspec.json.encode([wanted.messages, wanted.tools, wanted.context, wanted.state], order="sorted")
         key = sender.key("agui", f"{wanted.thread_id}\n{wanted.run_id}", told)
         known = await known_run(self.runs, sender.caller, agent, key)
         if known is not None:
             return known
-        session = (
-            wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
-        )
+        session = wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
         goes_on = not history or await self._holds(agent, session, history, sender)
         before = ToldHistory() if goes_on else history
         request = Submission(

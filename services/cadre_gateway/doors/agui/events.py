@@ -70,8 +70,7 @@ class ThreadEvents:
             return self._pause(progress)
         end = progress.end
         left = [
-            {"type": "SUBAGENT_ERROR", "subagentRunId": run, "message": "its run was ended"}
-            for run in self._members
+            {"type": "SUBAGENT_ERROR", "subagentRunId": run, "message": "its run was ended"} for run in self._members
         ]
         tokens = {"inputTokens": progress.tokens.input, "outputTokens": progress.tokens.output}
         if end.state == "error" and end.error is not None:
@@ -143,9 +142,7 @@ class ThreadEvents:
             "metadata": {"tool": request.name, "arguments": for_people(request.arguments)},
         }
         if request.expires_at is not None:
-            found["expiresAt"] = (
-                datetime.fromtimestamp(request.expires_at, UTC).isoformat().replace("+00:00", "Z")
-            )
+            found["expiresAt"] = datetime.fromtimestamp(request.expires_at, UTC).isoformat().replace("+00:00", "Z")
         return found | self._who(held.run)
 
     def _who(self, run: str) -> Json:

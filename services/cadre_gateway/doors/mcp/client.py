@@ -52,9 +52,7 @@ class Heard(NamedTuple):
     put_off: frozenset[str] = frozenset()
 
 
-async def hear(
-    context: Context, runs: RunService, progress: Progress, responses: InputResponses | None
-) -> Heard:
+async def hear(context: Context, runs: RunService, progress: Progress, responses: InputResponses | None) -> Heard:
     """Decide on what a person was asked; what does not wait any more is passed over. Raise a 403 problem for a key that
     may not decide, a 422 one, RetryableError."""
     if not responses:
@@ -73,18 +71,14 @@ async def hear(
             continue
         decided.add(call)
         try:
-            await runs.decisions.decide(
-                call, decision, request_of(context).headers.get("traceparent"), caller.titles
-            )
+            await runs.decisions.decide(call, decision, request_of(context).headers.get("traceparent"), caller.titles)
         except Problem as problem:
             if problem.code not in OVERTAKEN:
                 raise
     return Heard(frozenset(decided), frozenset(put_off))
 
 
-async def ask(
-    context: Context, runs: RunService, progress: Progress, heard: Heard
-) -> InputRequiredResult | None:
+async def ask(context: Context, runs: RunService, progress: Progress, heard: Heard) -> InputRequiredResult | None:
     """Return the result that has the client ask a person what the run waits for; None where there is no question for
     them. Raise RetryableError."""
     if progress.end is not None or not may_be_asked(context):
@@ -134,9 +128,7 @@ def ruling(held: PendingAnswer, answer: Mapping[str, Any], context: Context) -> 
     elif action == "accept" and told.get("confirm") is True:
         verdict = "approved"
     elif action != "decline" and not (action == "accept" and told.get("confirm") is False):
-        raise invalid(
-            "answer an elicitation with accept (and the content that it asks for), decline or cancel"
-        )
+        raise invalid("answer an elicitation with accept (and the content that it asks for), decline or cancel")
     by = utf8(request_of(context).headers.get("cadre-user")) or ""
     return said(verdict, by, str(told.get("feedback", "")), arguments)
 
@@ -198,9 +190,7 @@ def check_knows_tasks(context: Context) -> None:
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"declare the extension {EXTENSION}", needed)
 
 
-async def follow(
-    answers: Answers, run: str, context: Context, decided: frozenset[str] = frozenset()
-) -> Progress:
+async def follow(answers: Answers, run: str, context: Context, decided: frozenset[str] = frozenset()) -> Progress:
     """Return the run's progress once the run has ended or waits for a person, which may be at once. Report progress
     even for a run that ended before. Calls that were `decided` are not waited for, however late their run learns of
     the decision. Raise a problem."""

@@ -115,14 +115,10 @@ class _Exchange(Response):
             if message["type"] == "http.response.start" and message["status"] >= _CLIENT_ERROR:
                 known = getattr(request.state, "problem", None)
                 # Unless one of ours is known, the protocol's own code has refused it.
-                request.state.problem = known or Problem(
-                    message["status"], "invalid-request", "no message of MCP"
-                )
+                request.state.problem = known or Problem(message["status"], "invalid-request", "no message of MCP")
             await send(message)
 
-        manager = StreamableHTTPSessionManager(
-            self._server, stateless=True, max_request_body_size=body.MAX_BODY_BYTES
-        )
+        manager = StreamableHTTPSessionManager(self._server, stateless=True, max_request_body_size=body.MAX_BODY_BYTES)
         async with manager.run():
             await manager.handle_request(scope, receive_again, send_and_note)
         _count(request)
@@ -229,9 +225,7 @@ class Tools:
 
     def _check(self, context: Context, tool: str, right: Right) -> None:
         if not caller_of(request_of(context)).may(right):
-            raise Problem(
-                403, "forbidden", f"tool {tool!r} needs the right `{right}`, which this key has not"
-            )
+            raise Problem(403, "forbidden", f"tool {tool!r} needs the right `{right}`, which this key has not")
 
 
 def _refuse_unknown(name: str) -> NoReturn:

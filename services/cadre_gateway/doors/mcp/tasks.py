@@ -182,9 +182,7 @@ class Listening:
         self._runs, self._agents, self._tasks = runs, agents, tasks
         self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
-    async def listen(
-        self, context: Context, asked: SubscriptionsListenRequestParams
-    ) -> SubscriptionsListenResult:
+    async def listen(self, context: Context, asked: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         """Tell what was asked for until all tasks of a stream that is about nothing else are over, the gateway stops,
         or the client hangs up. Raises MCPError."""
         if context.request_id is None:

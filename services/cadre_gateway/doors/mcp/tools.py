@@ -94,11 +94,7 @@ class AgentTools:
         """Return the live agents that the caller may start."""
         live = live_agents(self._runs.registry.reachable())
         reached = caller.agents | caller.teams
-        return [
-            await self._tool(name, live[name][-1])
-            for name in sorted(live)
-            if not caller.scoped or name in reached
-        ]
+        return [await self._tool(name, live[name][-1]) for name in sorted(live) if not caller.scoped or name in reached]
 
     async def call(
         self, context: Context, asked: CallToolRequestParams
@@ -164,9 +160,7 @@ class AgentTools:
         asked = await ask(context, self._runs, progress, heard)
         caller = caller_of(request_of(context))
         questions = await questions_for(self._runs.reach, caller, progress)
-        return asked or outcome(
-            progress, needs_data=needs_data, asked=questions, decides=self._decides(context)
-        )
+        return asked or outcome(progress, needs_data=needs_data, asked=questions, decides=self._decides(context))
 
     def _decides(self, context: Context) -> bool:
         return self._offers_decide and caller_of(request_of(context)).may("decide")
@@ -303,9 +297,7 @@ class RunTools:
         """Return whether the caller has this one of TOOLS."""
         return caller.may(TOOLS[name].right) and (name != DECIDE or self._offers_decide)
 
-    async def call(
-        self, context: Context, asked: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+    async def call(self, context: Context, asked: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         """Return the result of a call of one of TOOLS. Raise a 403 problem for a tool that the caller may not use."""
         if not self.offers(caller_of(request_of(context)), asked.name):
             needed = f"tool {asked.name!r} needs the right `{TOOLS[asked.name].right}`"
@@ -367,9 +359,7 @@ class RunTools:
         said = body.message(msgspec.json.encode({"text": asked.text}))
         request = request_of(context)
         key = owned_key(caller_of(request).owner, request.headers.get("idempotency-key"))
-        return data_result(
-            await self._runs.steering.tell(asked.run, said.text, said.mode, key, _by(context) or "")
-        )
+        return data_result(await self._runs.steering.tell(asked.run, said.text, said.mode, key, _by(context) or ""))
 
     async def _decide(self, context: Context, asked: Decide) -> CallToolResult:
         await self._check(context, "call", asked.call)

@@ -95,9 +95,7 @@ class ChatCompletions:
         response.headers.update(run_headers(place))
         return response
 
-    async def _whole(
-        self, request: Request, progress: Progress, answer: ChatAnswer, *, cancels: bool
-    ) -> Response:
+    async def _whole(self, request: Request, progress: Progress, answer: ChatAnswer, *, cancels: bool) -> Response:
         doings: list[str] = []
         async with contextlib.aclosing(self.answers.follow(progress)) as follow:
             async for news in follow:
@@ -261,9 +259,7 @@ def _refuse_unsupported(body: ChatBody) -> None:
             raise invalid(why, field=field)
 
 
-def _history(
-    messages: list[ChatMessage], contents: list[MessageContent], asked: int
-) -> tuple[ToldHistory, str]:
+def _history(messages: list[ChatMessage], contents: list[MessageContent], asked: int) -> tuple[ToldHistory, str]:
     """Return all messages but the one that is `asked`, and what stands for those up to that one."""
     history, mark = ToldHistory(), ""
     for at, (one, content) in enumerate(zip(messages, contents, strict=True)):
@@ -369,9 +365,7 @@ class ChatAnswer:
             yield self._chunk({"tool_calls": [{"index": index, **call}]})
         yield self._chunk({}, reason)
         if with_usage:
-            yield _frame(
-                {**self._head("chat.completion.chunk"), "choices": [], "usage": usage(self._progress.tokens)}
-            )
+            yield _frame({**self._head("chat.completion.chunk"), "choices": [], "usage": usage(self._progress.tokens)})
         yield DONE
 
     def _behind_the_told(self, content: str) -> str:

@@ -113,9 +113,7 @@ class Conversations:
         results = [call for call in given if call in progress.held and progress.held[call].is_callers]
         asked = [call for call, held in progress.held.items() if held.is_callers]
         if results and (missing := [call for call in asked if call not in given]):
-            raise invalid(
-                f"run {progress.run} waits for {', '.join(missing)} as well: answer all functions at once"
-            )
+            raise invalid(f"run {progress.run} waits for {', '.join(missing)} as well: answer all functions at once")
         pending = [call for call in given if call in progress.held]
         for call in pending:
             if not progress.held[call].is_callers:
@@ -127,9 +125,7 @@ class Conversations:
                 _check_may_decide(turn)
         # Words first and all at once, so that the run does not pause between two answers of one turn.
         pending.sort(key=lambda call: progress.held[call].is_callers)
-        await asyncio.gather(
-            *(self._decide(call, given[call], turn, progress.held[call]) for call in pending)
-        )
+        await asyncio.gather(*(self._decide(call, given[call], turn, progress.held[call]) for call in pending))
         # A client that keeps the conversation sends the results of all turns: the last pause that they settle counts.
         last = next(pause for pause in reversed(progress.pauses) if given.keys() & pause.held.keys())
         return await self.answers.place_behind(progress.run, given.keys() & last.held.keys())
@@ -242,14 +238,10 @@ class Conversations:
             return ToldHistory()
         history = await self._said_with(task.continues) if task.continues is not None else ToldHistory()
         for one in task.inputs.get(ARGUMENT, []):
-            more = {
-                name: value for name, value in one.items() if name not in ("role", "text", "images", "files")
-            }
+            more = {name: value for name, value in one.items() if name not in ("role", "text", "images", "files")}
             shown = [task.images[number - 1] for number in one.get("images", ())]
             history.add(one["role"], MessageContent(one["text"], images=shown), **more)
-        before = max(
-            (number for one in task.inputs.get(ARGUMENT, []) for number in one.get("images", ())), default=0
-        )
+        before = max((number for one in task.inputs.get(ARGUMENT, []) for number in one.get("images", ())), default=0)
         history.add("user", MessageContent(task.task, images=task.images[before:]))
         if end is not None and end.output is not None:
             history.add("assistant", MessageContent(answer_text(end.output)))
@@ -300,9 +292,7 @@ class Conversations:
         run = await self.runs.submitter.admission.keyed.run_of(turn.key, turn.agent)
         begun = SessionTurn(run=run, at=self.runs.clock.now())
         with contextlib.suppress(Fenced):
-            await self.runs.turns.record(
-                turn.agent, _request_of(turn), turn.user, begun, fence, seconds=_RETRY_SECONDS
-            )
+            await self.runs.turns.record(turn.agent, _request_of(turn), turn.user, begun, fence, seconds=_RETRY_SECONDS)
 
     async def _begin(
         self, turn: Turn, session: str | None, *, goes_on: bool = False, knows_history: bool = False
@@ -373,9 +363,7 @@ def _request_of(turn: Turn) -> str:
 
 def _check_may_decide(turn: Turn) -> None:
     if not turn.caller.may("decide"):
-        raise Problem(
-            403, "forbidden", "this key may not decide on calls: somebody with the role `approver` does"
-        )
+        raise Problem(403, "forbidden", "this key may not decide on calls: somebody with the role `approver` does")
 
 
 def answer_of(text: str) -> str | None:

@@ -86,9 +86,7 @@ class KeptFiles:
         while True:
             record, fence = await self._found(holder, named)
             try:
-                await self.records.write(
-                    named, msgspec.structs.replace(record, expires_at=self.clock.now()), fence
-                )
+                await self.records.write(named, msgspec.structs.replace(record, expires_at=self.clock.now()), fence)
             except Fenced:
                 continue
             return
@@ -152,9 +150,7 @@ def add_routes(routes: APIRouter, files: KeptFiles) -> None:
             raise invalid("the form has no file: send it as the field `file`", field="file")
         name = file.file_name.replace("\\", "/").rpartition("/")[2]
         async with answer_deadline():
-            record = await files.keep(
-                holder_of(request), file.data, name, file.media_type, purpose, _seconds(form)
-            )
+            record = await files.keep(holder_of(request), file.data, name, file.media_type, purpose, _seconds(form))
         return json_answer(_shown(record))
 
     @routes.get("/files", summary="The files of the caller")

@@ -123,9 +123,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
         "store": True,
         "background": terms.metadata.get(BACKGROUND) == "true",
         "service_tier": "default",
-        "metadata": {
-            key: value for key, value in terms.metadata.items() if not key.startswith((OWN_NOTE, TOLD))
-        },
+        "metadata": {key: value for key, value in terms.metadata.items() if not key.startswith((OWN_NOTE, TOLD))},
         "safety_identifier": None,
         "prompt_cache_key": None,
     }
@@ -160,9 +158,7 @@ def input_items(progress: Progress, task: Task) -> list[Json]:
     """Return what was said with the response, the last item first."""
     if progress.after:
         asked = progress.before.held if progress.before is not None else {}
-        given = [
-            call for call in asked if call in progress.decided and progress.gone[call].after <= progress.after
-        ]
+        given = [call for call in asked if call in progress.decided and progress.gone[call].after <= progress.after]
         return [_given(call, asked[call], progress) for call in reversed(given)]
     content: list[Json] = [{"type": "input_text", "text": task.task}]
     told = task.inputs.get(ARGUMENT, [])
@@ -458,9 +454,7 @@ def conversation_of(body: ResponseBody) -> str | None:
     return named if isinstance(named, str) and named else None
 
 
-_WORTH_A_RETRY = frozenset(
-    {"session-busy", "bus-unavailable", "busy", "draining", "reading-busy", "capacity"}
-)
+_WORTH_A_RETRY = frozenset({"session-busy", "bus-unavailable", "busy", "draining", "reading-busy", "capacity"})
 _UNPROCESSABLE = 422
 
 

@@ -114,9 +114,7 @@ class Responses:
     async def events(self, place: Place, told: Told, *, cancels: bool = False) -> AsyncGenerator[bytes]:
         """Yield frames of the response's events that its reader has not received, to its end."""
         progress = Progress(place.run, place.after)
-        return self._frames(
-            NumberedEvents(progress, await self._task(place), told), progress, cancels=cancels
-        )
+        return self._frames(NumberedEvents(progress, await self._task(place), told), progress, cancels=cancels)
 
     async def cancel(self, place: Place) -> Json:
         """End the run of the response; one that has ended is left alone."""
@@ -162,9 +160,7 @@ class Responses:
                     raise Problem(499, "request-cancelled", _HANG_UP)
         return _whole(events)
 
-    async def _frames(
-        self, events: NumberedEvents, progress: Progress, *, cancels: bool
-    ) -> AsyncGenerator[bytes]:
+    async def _frames(self, events: NumberedEvents, progress: Progress, *, cancels: bool) -> AsyncGenerator[bytes]:
         has_ended = False
         try:
             for event in events.begin():

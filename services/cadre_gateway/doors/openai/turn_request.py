@@ -100,9 +100,7 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
         user=who,
         by=named or who or "",
         caller=caller,
-        key=IdempotencyKey(
-            caller.owner, own or secrets.token_hex(16), _digest(caller.owner, data, session, who)
-        ),
+        key=IdempotencyKey(caller.owner, own or secrets.token_hex(16), _digest(caller.owner, data, session, who)),
         has_own_key=own is not None,
         is_retry=bool(_COUNT.fullmatch(count)) and int(count) > 0,
         cancels=hangup == "cancel",
@@ -177,8 +175,7 @@ def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
             add_file(found.files, name, data if data.startswith("data:") else f"data:;base64,{data}")
             return []
     raise invalid(
-        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data or"
-        " file_id",
+        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data or file_id",
         field=where,
     )
 

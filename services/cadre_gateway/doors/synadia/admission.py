@@ -55,9 +55,7 @@ turn_of_prompt: ContextVar[AdmittedPrompt] = ContextVar("turn_of_prompt")
 class PromptAdmission:
     """Lets prompts to one agent in (`synadia_ai.agent_service.RequestInterceptor`)."""
 
-    def __init__(
-        self, agent: str, runs: RunService, access: Access, key: str, most: int, meters: Meters
-    ) -> None:
+    def __init__(self, agent: str, runs: RunService, access: Access, key: str, most: int, meters: Meters) -> None:
         self._agent = agent
         self._runs = runs
         self._access = access
@@ -91,9 +89,7 @@ class PromptAdmission:
         problem: Problem | None = None
         try:
             if self.at_work > self._most:
-                raise Problem(
-                    429, "busy", f"this gateway answers {self._most} prompts to {self._agent} already"
-                )
+                raise Problem(429, "busy", f"this gateway answers {self._most} prompts to {self._agent} already")
             sender = await self._sender(ctx)
             return AdmittedPrompt(await self._begin(ctx, sender), sender)
         except FORESEEN as error:
@@ -105,9 +101,7 @@ class PromptAdmission:
     async def _sender(self, ctx: RequestInterceptorContext) -> DoorSender:
         caller = await self._caller()
         if not caller.may("act"):
-            raise Problem(
-                403, "forbidden", "the key that this door acts by may not start runs: `operator` may"
-            )
+            raise Problem(403, "forbidden", "the key that this door acts by may not start runs: `operator` may")
         self._access.limits.check_rate(caller)
         return DoorSender(caller, name_of(caller, ctx.sender), ctx.headers.get("traceparent"))
 
@@ -125,9 +119,7 @@ class PromptAdmission:
             # A session is its person's: that of a NATS user who has signed is no other user's.
             own = f"nats-{short_hash(f'{ctx.sender.id.user} {wanted.session}')}"
             wanted = msgspec.structs.replace(wanted, session=own)
-        message = (
-            checked_key(ctx.headers.get("Idempotency-Key")) or _nonce(ctx.sender, ctx.headers) or uuid4().hex
-        )
+        message = checked_key(ctx.headers.get("Idempotency-Key")) or _nonce(ctx.sender, ctx.headers) or uuid4().hex
         key = sender.key(DOOR, f"{self._agent}\n{message}", ctx.envelope.model_dump_json().encode())
         async with answer_deadline():
             known = await known_run(self._runs, sender.caller, self._agent, key)

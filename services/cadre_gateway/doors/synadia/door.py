@@ -274,9 +274,7 @@ class _AnswerStream:
         may_decide = self._turn.sender.caller.may("decide")
         for call, held in progress.held.items():
             if not held.is_callers and call not in self._asking and may_decide:
-                self._asking[call] = asyncio.create_task(
-                    self._decided(call, held), name=f"asking about {call}"
-                )
+                self._asking[call] = asyncio.create_task(self._decided(call, held), name=f"asking about {call}")
 
     async def _decided(self, call: str, held: PendingAnswer) -> None:
         """Ask the caller about a call, and passes the word on. Raises Problem, RetryableError."""

@@ -42,9 +42,7 @@ class IndexReplaced(RunIndexUnavailable):
 GENERATION = SqlQuery("SELECT value FROM meta WHERE name = 'generation'")
 """Asks for the name that tables get when they are made or emptied; no other tables have it."""
 
-SET_META = (
-    "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-)
+SET_META = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
 def emptying(generation: str) -> list[Statement]:
@@ -160,10 +158,7 @@ _END = "' '"
 
 def _match_in_sqlite(text: str) -> str | None:
     # An expression ends at a NUL; any other sign between words does in its place.
-    words = [
-        '"{}"'.format(word.replace('"', '""'))
-        for word in text.replace("\0", "\N{REPLACEMENT CHARACTER}").split()
-    ]
+    words = ['"{}"'.format(word.replace('"', '""')) for word in text.replace("\0", "\N{REPLACEMENT CHARACTER}").split()]
     return " ".join(words) + "*" if words else None
 
 

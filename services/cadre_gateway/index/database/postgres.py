@@ -128,9 +128,7 @@ class PostgresDatabase:
             await self._keep_others_out(connection)
             for name, new_name in ((self._schema, former), (other._schema, self._schema)):
                 await connection.execute(
-                    sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(
-                        sql.Identifier(name), sql.Identifier(new_name)
-                    )
+                    sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(name), sql.Identifier(new_name))
                 )
         self._generation, other._is_fresh = other._generation, False
         await other.close()
@@ -216,9 +214,7 @@ class PostgresDatabase:
         settings = _IN_TRANSACTION | {"search_path": f'"{self._schema}"'}
         calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
         async with connection.transaction():
-            await connection.execute(
-                f"SELECT {calls}".encode(), [one for pair in settings.items() for one in pair]
-            )
+            await connection.execute(f"SELECT {calls}".encode(), [one for pair in settings.items() for one in pair])
             yield
 
     @asynccontextmanager

@@ -72,9 +72,7 @@ class SqliteDatabase:
     async def write(self, statements: Sequence[Statement]) -> None:
         """Carry out all of them in one transaction, or none. Raise IndexReplaced after the index was emptied."""
         try:
-            await self._in(
-                self._writer, lambda: write(self._opened(self._writing), statements, self._generation)
-            )
+            await self._in(self._writer, lambda: write(self._opened(self._writing), statements, self._generation))
         except IndexReplaced:
             self._generation = ""
             raise
@@ -85,9 +83,7 @@ class SqliteDatabase:
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
         """Return the rows of several questions, at once."""
-        return await self._in(
-            self._reader, lambda: [read(self._opened(self._reading), query) for query in queries]
-        )
+        return await self._in(self._reader, lambda: [read(self._opened(self._reading), query) for query in queries])
 
     def beside(self) -> Self:
         """Return an empty file next to this one. Raises SetupError."""

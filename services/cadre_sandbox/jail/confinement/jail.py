@@ -44,9 +44,7 @@ class Layers:
         return asdict(self)
 
 
-def enter(
-    order: JailOrder, report_pid: Callable[[int], None], close_descriptors: Callable[[], None]
-) -> Layers:
+def enter(order: JailOrder, report_pid: Callable[[int], None], close_descriptors: Callable[[], None]) -> Layers:
     """Lock this process in. Returns in the jailed process only; in tier ns that is a child of the caller, which waits
     for it here.
 
@@ -170,17 +168,7 @@ _TCP = 0b11
 _SCOPED = 0b11
 
 READ = _READ_FILE | _READ_DIR
-WRITE = (
-    READ
-    | _WRITE_FILE
-    | _REMOVE_DIR
-    | _REMOVE_FILE
-    | _MAKE_DIR
-    | _MAKE_FILE
-    | _MAKE_SYMLINK
-    | _REFER
-    | _TRUNCATE
-)
+WRITE = READ | _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_FILE | _MAKE_SYMLINK | _REFER | _TRUNCATE
 _OF_A_FILE = _READ_FILE | _WRITE_FILE | _TRUNCATE
 
 _ASK_VERSION = 1

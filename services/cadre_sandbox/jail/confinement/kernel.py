@@ -50,9 +50,7 @@ def _text(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def mount(
-    source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None
-) -> None:
+def mount(source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
     """Mount `source` at `target`, or change a mount."""
     done = _libc.mount(_text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(options))
     checked(done, f"mount {source} at {target}")

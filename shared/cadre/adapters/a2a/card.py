@@ -76,9 +76,7 @@ def choose(card: RemoteCard, name: str, *, transport: str, origin: str) -> Inter
     if not wanted and transport:
         raise RemoteRefused(f"{name}: its card offers {offered}, and its file wants `transport: {transport}`")
     if not wanted:
-        raise RemoteRefused(
-            f"{name}: its card offers {offered}, and Cadre speaks {', '.join(get_args(Transport))}"
-        )
+        raise RemoteRefused(f"{name}: its card offers {offered}, and Cadre speaks {', '.join(get_args(Transport))}")
     near = [one for one in wanted if not origin or origin_of(one.url) == origin_of(origin)]
     if not near:
         raise RemoteRefused(

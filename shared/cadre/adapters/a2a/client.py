@@ -140,9 +140,7 @@ class RemoteClient:
         return bytes(data)
 
     def _headers(self, references: References) -> dict[str, str]:
-        return {
-            name: references.resolve(f"headers.{name}", text) for name, text in self._spec.headers.items()
-        }
+        return {name: references.resolve(f"headers.{name}", text) for name, text in self._spec.headers.items()}
 
 
 _HISTORY = 20
@@ -334,9 +332,7 @@ def _value(part: _Part) -> Any:
         return part.text
     if part.raw is not None:
         try:
-            return File(
-                base64.b64decode(part.raw), name=part.filename or "", media_type=part.media_type or ""
-            )
+            return File(base64.b64decode(part.raw), name=part.filename or "", media_type=part.media_type or "")
         except binascii.Error as error:
             raise RemoteRefused(f"a file of the remote agent is not Base64: {error}") from error
     if part.url is not None:

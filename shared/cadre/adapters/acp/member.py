@@ -63,9 +63,7 @@ class Member:
             if message.task_id or not self._store.is_mine():
                 return self._elsewhere()
             if ctx.deliveries > 1:
-                raise CallInterrupted(
-                    f"the sender of {self._spec.name} a task has died of it or been stopped"
-                )
+                raise CallInterrupted(f"the sender of {self._spec.name} a task has died of it or been stopped")
             work = await self._begin(ctx, message)
         elif message.id not in work.record.messages:
             work.record.messages.append(message.id)
@@ -166,8 +164,7 @@ class Member:
         """Raise SetupError."""
         program, references = self._program, References(self._folder, self._spec.name)
         environment = {
-            name: references.resolve(f"environment.{name}", text)
-            for name, text in program.environment.items()
+            name: references.resolve(f"environment.{name}", text) for name, text in program.environment.items()
         }
         first, *rest = program.command
         near = str(self._folder / first) if os.sep in first else first

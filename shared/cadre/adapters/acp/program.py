@@ -138,9 +138,7 @@ class Program:
         session: str = made.session_id
         return session
 
-    async def reopen(
-        self, how: str, session: str, folder: str, servers: Sequence[tuple[str, Endpoint]]
-    ) -> None:
+    async def reopen(self, how: str, session: str, folder: str, servers: Sequence[tuple[str, Endpoint]]) -> None:
         """Open a session of an earlier process. Raises ProgramDied, ProgramRefused."""
         verb = self._connection.resume_session if how == "resume" else self._connection.load_session
         self._ears.is_deaf = True
@@ -154,9 +152,7 @@ class Program:
         sent = [self._block(block) for block in blocks]
         turn = await self._ask(self._connection.prompt(session_id=session, prompt=sent), None)
         used = turn.usage
-        return ProgramTurn(
-            turn.stop_reason, (used.input_tokens, used.output_tokens) if used is not None else None
-        )
+        return ProgramTurn(turn.stop_reason, (used.input_tokens, used.output_tokens) if used is not None else None)
 
     async def cancel(self, session: str) -> None:
         """Tell it to stop. Raises ProgramDied."""

@@ -156,9 +156,7 @@ class ProgramTask:
         record, launch = self.record, self._terms.launch()
         client = ProgramListener(self.activity.take, self._permit)
         try:
-            async with open_program(
-                launch.command, launch.environment, Path(record.folder), client
-            ) as program:
+            async with open_program(launch.command, launch.environment, Path(record.folder), client) as program:
                 self._program = program
                 if record.session:
                     await program.reopen(record.reopens, record.session, record.folder, launch.servers)
@@ -231,9 +229,7 @@ class ProgramTask:
             return None
         asked = self._asked(call)
         if self._terms.permissions != "ask":
-            return self._choice(
-                PermissionRuling(asked=asked, is_yes=self._terms.permissions == "allow"), options
-            )
+            return self._choice(PermissionRuling(asked=asked, is_yes=self._terms.permissions == "allow"), options)
         given = next((one for one in self.record.rulings if one.asked.is_like(asked)), None)
         if given is not None:
             self.record.rulings.remove(given)
@@ -257,9 +253,7 @@ class ProgramTask:
             arguments = {"content": known["text"]}
         taken = {one.call for one in self.record.asked}
         unique = number if number not in taken else f"{number}-{len(taken) + 1}"
-        return Asked(
-            call=unique, tool=str(known.get("title") or known.get("sort") or number), arguments=arguments
-        )
+        return Asked(call=unique, tool=str(known.get("title") or known.get("sort") or number), arguments=arguments)
 
     def _choice(self, ruling: PermissionRuling, options: list[Json]) -> str | None:
         """Return the option that matches the ruling; words that no option expresses are sent in a separate prompt."""
@@ -278,9 +272,7 @@ class ProgramTask:
 
 def _with_unseen(blocks: list[Json]) -> list[Json]:
     """Return the blocks, with words on the images among them."""
-    names = [
-        one["name"] for one in blocks if one["type"] == "file" and one["media_type"].startswith("image/")
-    ]
+    names = [one["name"] for one in blocks if one["type"] == "file" and one["media_type"].startswith("image/")]
     said = [{"type": "text", "text": PROMPTS["unseen"].format(names=", ".join(names))}] if names else []
     return [*blocks, *said]
 

@@ -127,9 +127,7 @@ class Rounds:
 
                 return CallToolResult.model_validate(found.result or {"content": []})
             case "failed":
-                raise McpToolError(
-                    str((found.error or {}).get("message") or found.status_message or "it failed")
-                )
+                raise McpToolError(str((found.error or {}).get("message") or found.status_message or "it failed"))
             case "cancelled":
                 raise McpToolError(found.status_message or "the server has cancelled its task")
         if self._timeout is not None and time.time() - call.since > self._timeout:

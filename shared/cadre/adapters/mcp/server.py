@@ -155,9 +155,7 @@ class McpServer:
                 continue
             self._connected.set()
             if before != [tool.card for tool in self.tools]:
-                log.info(
-                    "MCP server %s: tools: %s", self.spec.name, ", ".join(tool.name for tool in self.tools)
-                )
+                log.info("MCP server %s: tools: %s", self.spec.name, ", ".join(tool.name for tool in self.tools))
                 await renewed()
 
     async def _list(self, session: McpSession) -> None:
@@ -334,9 +332,7 @@ def resource_value(resource: TextResourceContents | BlobResourceContents) -> Any
     if "text" in resource.model_fields_set:
         return {"uri": str(resource.uri), "text": getattr(resource, "text", "")}
     name = posixpath.basename(urlsplit(str(resource.uri)).path)
-    return File(
-        base64.b64decode(getattr(resource, "blob", "")), name=name, media_type=resource.mime_type or ""
-    )
+    return File(base64.b64decode(getattr(resource, "blob", "")), name=name, media_type=resource.mime_type or "")
 
 
 MAX_NAME_CHARS = 64
@@ -415,9 +411,7 @@ def tools_of(spec: ServerSpec, listing: Iterable[ListedTool], caller: Caller) ->
 
 def _tool(spec: ServerSpec, listed: ListedTool, caller: Caller) -> McpTool:
     if listed.execution is not None and listed.execution.task_support == "required":
-        raise ToolDefinitionError(
-            "it can only be called as a task of the protocol of 2025, which Cadre does not do"
-        )
+        raise ToolDefinitionError("it can only be called as a task of the protocol of 2025, which Cadre does not do")
     section = spec.entry.cadre
     own = section.tools.get(listed.name, OneTool())
     name = own.name or name_for(listed.name, spec.prefix)

@@ -167,9 +167,7 @@ class ServerSpec(NamedTuple):
         references = References(self.folder, self.where)
 
         def header(name: str, text: str) -> str:
-            return references.resolve(
-                f"headers.{name}", _OF_RUN.sub(lambda found: value(name, found[1]), text)
-            )
+            return references.resolve(f"headers.{name}", _OF_RUN.sub(lambda found: value(name, found[1]), text))
 
         def value(header: str, reference: str) -> str:
             name, mark, default = reference.partition(":-")
@@ -178,9 +176,7 @@ class ServerSpec(NamedTuple):
             # A quoted name can start no reference and no other header, and leads to no path outside its folder.
             return quote(values[name], safe="@") or default
 
-        found = {
-            name: header(name, text) for name, text in self.entry.headers.items() if _OF_RUN.search(text)
-        }
+        found = {name: header(name, text) for name, text in self.entry.headers.items() if _OF_RUN.search(text)}
         return RunHeaders(found, references.hide)
 
     def _find(self, command: str, folder: Path, path: str | None) -> str:
@@ -247,14 +243,10 @@ def _check(spec: ServerSpec) -> None:
     entry, where = spec.entry, spec.where
     named = {one.partition(":-")[0] for text in entry.headers.values() for one in _OF_RUN.findall(text)}
     if unknown := sorted(named - RUN_VALUES):
-        raise SetupError(
-            f"{where}: headers: ${{run:{unknown[0]}}}: a run has {', '.join(sorted(RUN_VALUES))}"
-        )
+        raise SetupError(f"{where}: headers: ${{run:{unknown[0]}}}: a run has {', '.join(sorted(RUN_VALUES))}")
     others = [entry.url, entry.command, entry.cwd, *entry.args, *entry.env.values()]
     if any(_OF_RUN.search(text) for text in others):
-        raise SetupError(
-            f"{where}: only headers may name what a run has (${{run:…}}): all runs share the rest"
-        )
+        raise SetupError(f"{where}: only headers may name what a run has (${{run:…}}): all runs share the rest")
     if entry.type not in ("", "stdio", "http", "streamable-http", "streamableHttp"):
         raise SetupError(f"{where}: type {entry.type!r}: Cadre speaks stdio and streamable HTTP (http)")
     if bool(entry.command) == bool(entry.url):

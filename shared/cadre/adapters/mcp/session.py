@@ -157,9 +157,7 @@ class McpSession:
             await self._check(name, result)
         except RuntimeError as error:
             texts = [f"{name} has not given the data that it declares: {error}"]
-            if result.structured_content is not None and not any(
-                one.type == "text" for one in result.content
-            ):
+            if result.structured_content is not None and not any(one.type == "text" for one in result.content):
                 texts.insert(0, json.dumps(result.structured_content, ensure_ascii=False))
             result.structured_content = None
             result.content += [mcp_types.TextContent(type="text", text=text) for text in texts]
@@ -227,9 +225,7 @@ class McpSession:
         """Have the task ended. Raises SessionLost, Refused."""
         await self._about("tasks/cancel", task, mcp_types.Result)
 
-    async def _about(
-        self, method: str, task: str, answer: type[R], answers: dict[str, Any] | None = None
-    ) -> R:
+    async def _about(self, method: str, task: str, answer: type[R], answers: dict[str, Any] | None = None) -> R:
         request = TaskRequest(method=method, params=TaskRequestParams(task_id=task, input_responses=answers))
         with self._errors():
             return await self._client.session.send_request(request, answer)
@@ -284,9 +280,7 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
             if known is None and client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
                 known = await probe.late_answer()
                 if known is not None:
-                    log.info(
-                        "%s answers slowly: it speaks the protocol of 2026", endpoint.hide(_place(endpoint))
-                    )
+                    log.info("%s answers slowly: it speaks the protocol of 2026", endpoint.hide(_place(endpoint)))
                     continue
             session = McpSession(client, lost, changed)
             listening = asyncio.create_task(session.listen(), name="mcp listen")
@@ -312,9 +306,7 @@ async def _connected(
     async with contextlib.AsyncExitStack() as stack:
         if endpoint.url:
             http = await stack.enter_async_context(_http_client(endpoint))
-            transport: Any = streamable_http_client(
-                endpoint.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES
-            )
+            transport: Any = streamable_http_client(endpoint.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES)
             ended = _nothing
         else:
             errors = await stack.enter_async_context(_logged_errors(endpoint))
@@ -369,9 +361,7 @@ async def _logged_errors(endpoint: Endpoint) -> AsyncIterator[TextIO]:
     """A file whose lines are logged, for the stderr of a server's process."""
     reading, writing = os.pipe()
     lines = _ErrorLines(endpoint)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: lines, os.fdopen(reading, "rb", 0)
-    )
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: lines, os.fdopen(reading, "rb", 0))
     try:
         with os.fdopen(writing, "w") as file:
             yield file
@@ -397,9 +387,7 @@ async def _watched(
         yield WatchedStream(read, probe.received, ended), Outgoing(write, probe.sent)
 
 
-async def _refuse_in_call(
-    context: ClientRequestContext, params: mcp_types.ElicitRequestParams
-) -> mcp_types.ErrorData:
+async def _refuse_in_call(context: ClientRequestContext, params: mcp_types.ElicitRequestParams) -> mcp_types.ErrorData:
     """Refuse a question within a call. Without this function the package does not declare to servers of 2026 that they
     may ask; an older server, which learns that it may not, asks all the same."""
     text = "elicitation was not declared: questions are answered to servers that speak the protocol of 2026-07-28"
@@ -433,9 +421,7 @@ class _HttpClient(httpx2.AsyncClient):
             # A stream that broke off is taken up again in the task that has begun it.
             request.headers.update(_request_headers.get({}) if _LAST_EVENT_HEADER in request.headers else {})
             return await super().send(request, **options)
-        _request_headers.set(
-            {name: text for name, text in request.headers.items() if not _is_protocols(name)}
-        )
+        _request_headers.set({name: text for name, text in request.headers.items() if not _is_protocols(name)})
         is_probe = request.headers.get(MCP_METHOD_HEADER) == PROBE
         try:
             response = await super().send(request, **options)
@@ -567,10 +553,7 @@ class VersionProbe:
     def received(self, item: object) -> None:
         """Take note of what has come from the server."""
         message = getattr(item, "message", None)
-        if (
-            isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
-            and message.id in self._asked
-        ):
+        if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError) and message.id in self._asked:
             self._asked.remove(message.id)
             self._answer = getattr(message, "result", None)
             self._answered.set()

@@ -185,9 +185,7 @@ class ModelAnswer:
         self._first = place if self._first is None else self._first
         self._finish = _finish_of(choice) or _finish_of(said) or self._finish
         self._ended = self._ended or is_whole
-        self._add_text(
-            place, _text_in(said.get("content")) or _text_in(said.get("refusal")), is_whole=is_whole
-        )
+        self._add_text(place, _text_in(said.get("content")) or _text_in(said.get("refusal")), is_whole=is_whole)
         self._kept.add(said)
         if self._kept.characters:
             # The endpoint takes thoughts out of the text itself.
@@ -238,9 +236,7 @@ class ModelAnswer:
             self._blanks = self._blanks + len(piece) if piece.isspace() else 0
         self._chars += len(piece)
         if self._chars > self._max_chars:
-            raise MalformedAnswer(
-                f"it has over {self._max_chars:,} characters; model.chars sets how many it may have"
-            )
+            raise MalformedAnswer(f"it has over {self._max_chars:,} characters; model.chars sets how many it may have")
         return piece
 
     def _only_call(self) -> tuple[str, str]:
@@ -275,9 +271,7 @@ def _answer_in(arguments: str) -> str:
 
 
 def _requested(call: AssembledCall) -> RequestedCall:
-    error = (
-        None if call.name else ErrorInfo("invalid-call", f"{_NAMELESS} It came with: {call.arguments[:200]}")
-    )
+    error = None if call.name else ErrorInfo("invalid-call", f"{_NAMELESS} It came with: {call.arguments[:200]}")
     return RequestedCall(call.name, joined(call.arguments), error)
 
 

@@ -168,10 +168,7 @@ class CallAssembly:
         for call in self._calls:
             for one in _read(call):
                 _settle(one, read)
-        return [
-            AssembledCall(*_apart(one.name, one.arguments, self._names), one.first_id, one.extra)
-            for one in read
-        ]
+        return [AssembledCall(*_apart(one.name, one.arguments, self._names), one.first_id, one.extra) for one in read]
 
     def _open(self, index: int | None, before: "_Open | None") -> "_Open":
         call = _Open(index, before)
@@ -303,9 +300,7 @@ def _read(call: _Open) -> list[_ReadCall]:
         repeated = _last_of_growing(call)
         return [_ReadCall(call, call.name, text if repeated is None else repeated, call.ids)]
     apart = list({one.value: one.text for one in values if one.value}.values()) or [values[0].text]
-    return [
-        _ReadCall(call, "" if n else call.name, one, () if n else call.ids) for n, one in enumerate(apart)
-    ]
+    return [_ReadCall(call, "" if n else call.name, one, () if n else call.ids) for n, one in enumerate(apart)]
 
 
 def _values(text: str) -> list[_Value] | None:

@@ -175,9 +175,7 @@ iFlytek's."""
 
 _PATTERNS = [re.compile(pattern, re.IGNORECASE | re.DOTALL) for _, pattern in OVERFLOWS]
 _NUMBERS = [*_PATTERNS, *(re.compile(pattern, re.IGNORECASE) for pattern in _SIZES)]
-_EVEN_AS_RATE = re.compile(
-    r"request too large for .{0,200}?tokens per (?:min|minute|day)\b", re.I | re.DOTALL
-)
+_EVEN_AS_RATE = re.compile(r"request too large for .{0,200}?tokens per (?:min|minute|day)\b", re.I | re.DOTALL)
 _DIGITS_APART = re.compile(r"(?<=\d)[,_](?=\d{3}\b)")
 
 _SMALLEST_CONTEXT = 256

@@ -45,9 +45,7 @@ _INNER = (
     *("violations", "fault"),
 )
 """The fields in which an error holds what it is about, or the error of the endpoint behind it."""
-_MESSAGES = (
-    *("message", "msg", "status_msg", "error_msg", "detail", "error", "title", "faultstring", "description"),
-)
+_MESSAGES = (*("message", "msg", "status_msg", "error_msg", "detail", "error", "title", "faultstring", "description"),)
 _STATUSES = ("code", "status_code", "http_code", "status", "statuscode", "http_status", "error_code")
 _CODES = (
     *("code", "type", "__type", "status", "error_type", "error_code", "status_code", "http_code", "quotaid"),
@@ -126,11 +124,8 @@ def read_error(sent: Any) -> SentError:
     codes = [str(value) for layer in reversed(found) for name in _CODES if _is_code(value := layer.get(name))]
     codes += [text for text in texts if _BARE_CODE.fullmatch(text)]
     return SentError(
-        text=whole
-        or ("" if sent in (None, "", {}, []) else json.dumps(sent, ensure_ascii=False)[:_MOST_CHARS]),
-        status=next(
-            (code for layer in found for name in _STATUSES if (code := _status(layer.get(name)))), None
-        ),
+        text=whole or ("" if sent in (None, "", {}, []) else json.dumps(sent, ensure_ascii=False)[:_MOST_CHARS]),
+        status=next((code for layer in found for name in _STATUSES if (code := _status(layer.get(name)))), None),
         codes=tuple(dict.fromkeys(codes)),
         param=_innermost(found, "param") or _place(found),
         wait=_wait(found, whole),
@@ -181,9 +176,7 @@ def _texts(layer: Any) -> Iterator[str]:
     if isinstance(layer, str):
         yield _plain(layer)
     elif isinstance(layer, dict):
-        said = next(
-            (layer[name] for name in _MESSAGES if isinstance(layer.get(name), str) and layer[name]), ""
-        )
+        said = next((layer[name] for name in _MESSAGES if isinstance(layer.get(name), str) and layer[name]), "")
         inner = _json_in(said)
         text = _plain(said if inner is None else said.partition("{")[0].strip(" -:'\"\n"))
         place = layer.get("loc")

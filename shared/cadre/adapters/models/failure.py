@@ -120,9 +120,7 @@ _WRONG_REQUEST = re.compile(
 )
 """Words for a wrong request, with any status: some endpoints answer it with 500."""
 
-_FORM_WORDS = re.compile(
-    r"response_?format|json_?schema|json_?object|json mode|structured|grammar", re.IGNORECASE
-)
+_FORM_WORDS = re.compile(r"response_?format|json_?schema|json_?object|json mode|structured|grammar", re.IGNORECASE)
 """Words of an endpoint that does not take the form in which JSON is asked for."""
 
 _UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|not permitted|not allowed"
@@ -256,9 +254,7 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
     if refusal.too_long:
         context, tokens = excess_of(refusal.text)
         hint = f"model.context: {context} in the agent's spec" if context is not None else _UNTOLD_CONTEXT
-        return ModelRefused(
-            f"{line}; set {hint}", status=status, too_long=True, context=context, tokens=tokens
-        )
+        return ModelRefused(f"{line}; set {hint}", status=status, too_long=True, context=context, tokens=tokens)
     if refusal.filtered:
         filtered = f"the content filter of the model endpoint {shown_url(url)} refused the request ({status})"
         text = f"{filtered}: {message}" if message else filtered
@@ -401,9 +397,7 @@ def ended_answer(url: str, reply: ModelReply, names: Collection[str]) -> ModelRe
             )
         case "unread_call":
             if not names:
-                raise ModelUnavailable(
-                    f"{where} could not read what its model wrote (finish_reason {reason})"
-                )
+                raise ModelUnavailable(f"{where} could not read what its model wrote (finish_reason {reason})")
             unread = refused_call(Refusal(status=400, text=f"finish_reason {reason}"), names)
             return msgspec.structs.replace(reply, calls=unread.calls)
         case "cut":
@@ -422,9 +416,7 @@ class UnreadCall(Exception):
 def refused_call(refusal: Refusal, names: Collection[str]) -> ModelReply:
     """Return the reply of a model whose call its endpoint could not read: a call that is not made, and why."""
     written = refusal.generation or ""
-    named = sorted(
-        (written.find(name), name) for name in names if re.search(rf"\b{re.escape(name)}\b", written)
-    )
+    named = sorted((written.find(name), name) for name in names if re.search(rf"\b{re.escape(name)}\b", written))
     text = f"Your call could not be read, so it was not made: {refusal.text[:MAX_SHOWN_CHARS]}"
     if written:
         text += f"\nYou wrote: {written[:MAX_SHOWN_CHARS]}"

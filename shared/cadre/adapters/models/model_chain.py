@@ -18,9 +18,7 @@ class ModelChain:
         settings: the endpoint for a spec that names none, or a function that says before each call which it is by now.
     """
 
-    def __init__(
-        self, spec: ModelSpec, settings: ModelSettings | Callable[[], ModelSettings], blobs: Blobs
-    ) -> None:
+    def __init__(self, spec: ModelSpec, settings: ModelSettings | Callable[[], ModelSettings], blobs: Blobs) -> None:
         now, begin = (None, settings) if isinstance(settings, ModelSettings) else (settings, settings())
         self._specs = [spec, *spec.fallbacks]
         self._slots = RequestSlots()

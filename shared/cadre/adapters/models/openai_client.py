@@ -235,9 +235,7 @@ def answer_of(
     return kind(stop, on_text, time.monotonic, spec.chars, end_of, names)
 
 
-def create(
-    client: Any, spec: ModelSpec, body: dict[str, Any], *, is_raw: bool = False
-) -> AsyncGenerator[Any, None]:
+def create(client: Any, spec: ModelSpec, body: dict[str, Any], *, is_raw: bool = False) -> AsyncGenerator[Any, None]:
     """Send a chat completion request through the model's API, or a `raw` one as it is; yield what `post` does."""
     path = "/responses" if spec.api == "responses" else "/chat/completions"
     return post(client, path, body if is_raw else sent_body(spec, body))

@@ -39,15 +39,11 @@ class OpenAIEmbeddings:
         except EndpointRefused as error:
             raise self._failed(error) from None
         except EndpointLost as error:
-            raise ModelUnavailable(
-                f"cannot reach {self.shown}: {str(error) or 'no answer in time'}"
-            ) from None
+            raise ModelUnavailable(f"cannot reach {self.shown}: {str(error) or 'no answer in time'}") from None
         except (ValueError, TypeError) as error:
             problem = self._endpoint.redacted(str(error))
             raise ModelUnavailable(f"the answer of {self.shown} cannot be used: {problem}") from None
-        return self._checked(
-            [list(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)], texts
-        )
+        return self._checked([list(one.embedding) for one in sorted(answer.data, key=lambda one: one.index)], texts)
 
     @property
     def shown(self) -> str:

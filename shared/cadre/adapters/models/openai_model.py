@@ -140,9 +140,7 @@ class OpenAIModel:
             self._use(settings)
             await left.close()
 
-    async def complete(
-        self, request: ModelRequest, on_text: OnText, confirm: Confirm = unconfirmed
-    ) -> ModelReply:
+    async def complete(self, request: ModelRequest, on_text: OnText, confirm: Confirm = unconfirmed) -> ModelReply:
         """Make one call, without retries; cancelling it closes the connection. Awaits `confirm` before it sends.
 
         Raises ModelUnavailable, ModelRefused.
@@ -190,9 +188,7 @@ class OpenAIModel:
         if not reply.usage.total_tokens:
             reply = self._with_usage(request, reply, is_cut=answer.is_over)
         known, of = request.learned.get(self._limits.id, {}), self._limits.id
-        learned = {
-            key: value for key, value in self._learned.items() if key not in known or known[key] != value
-        }
+        learned = {key: value for key, value in self._learned.items() if key not in known or known[key] != value}
         return msgspec.structs.replace(reply, context=self._listed_context, endpoint=of, learned=learned)
 
     async def load(self) -> None:
@@ -299,9 +295,7 @@ class OpenAIModel:
             return {key: value for key, value in body.items() if key != "include"}
         return self._limited_otherwise(body, refusal)
 
-    def _without_form(
-        self, body: dict[str, Any], refusal: Refusal, request: ModelRequest
-    ) -> dict[str, Any] | None:
+    def _without_form(self, body: dict[str, Any], refusal: Refusal, request: ModelRequest) -> dict[str, Any] | None:
         """Return the request without the form of its answer, where it can do without and nothing else was refused."""
         is_refusal = refusal.status in _REFUSED and not refusal.too_long and not refusal.filtered
         if "response_format" not in body or request.is_form_needed or not is_refusal:

@@ -34,9 +34,7 @@ _USER_AFTER_TOOL = re.compile(
     r"|tool\W+(?:\w+\W+){0,6}(?:before|followed by)\W+(?:\w+\W+){0,3}(?:user|assistant)",
     re.IGNORECASE,
 )
-_STRICT = re.compile(
-    r"[\"'`.]strict\b|\bstrict\W+(?:\w+\W+){0,3}(?:unsupported|not support|not permitted|unknown)"
-)
+_STRICT = re.compile(r"[\"'`.]strict\b|\bstrict\W+(?:\w+\W+){0,3}(?:unsupported|not support|not permitted|unknown)")
 
 
 def endpoint_id(spec: ModelSpec, url: str, name: str) -> str:

@@ -210,9 +210,7 @@ def _as_answered(
 def _can_be_sent(item: dict[str, Any], encrypted: bool) -> bool:
     if item.get("status") in ("in_progress", "incomplete"):
         return False
-    return item["type"] != "reasoning" or bool(
-        (encrypted and item.get("encrypted_content")) or item.get("content")
-    )
+    return item["type"] != "reasoning" or bool((encrypted and item.get("encrypted_content")) or item.get("content"))
 
 
 def _parts(content: Any) -> Any:

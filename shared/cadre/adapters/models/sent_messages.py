@@ -27,12 +27,7 @@ def chat_messages(messages: list[ChatMessage], profile: Profile, endpoint: str) 
             own = message["tool_call_id"]
             sent.append({**message, "tool_call_id": ids.get(own) or call_id(own)})
         else:
-            if (
-                message["role"] == "user"
-                and not profile.user_after_tool
-                and sent
-                and sent[-1]["role"] == "tool"
-            ):
+            if message["role"] == "user" and not profile.user_after_tool and sent and sent[-1]["role"] == "tool":
                 sent.append({"role": "assistant", "content": BRIDGE})
             _add(sent, message)
     return sent

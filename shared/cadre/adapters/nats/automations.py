@@ -85,9 +85,7 @@ class NatsDeliveries:
     async def send(self, delivery: NoticeDelivery) -> None:
         """Have the webhook sent; the same one again within two minutes is stored once."""
         headers = {jetstream.MESSAGE_ID: f"{delivery.notice}/{delivery.id}"}
-        await jetstream.append(
-            self._nc, self._subject(Subject.DELIVERY, delivery), encode(delivery), headers=headers
-        )
+        await jetstream.append(self._nc, self._subject(Subject.DELIVERY, delivery), encode(delivery), headers=headers)
 
     async def retry(self, delivery: NoticeDelivery, due: float) -> None:
         """Have the webhook sent once more at `due`, in Unix seconds."""

@@ -130,9 +130,7 @@ class NatsBus:
     ) -> int:
         own = {**_traced(message), jetstream.MESSAGE_ID: message.id}
         data = await pack(message, self._blobs)
-        return await jetstream.append(
-            self._nc, subject, data, expect=fence, headers={**HEADERS, **own, **headers}
-        )
+        return await jetstream.append(self._nc, subject, data, expect=fence, headers={**HEADERS, **own, **headers})
 
     async def find(self, tree: str, seq: int) -> FoundMessage | None:
         """Return what was sent about the tree and lies at this sequence of its stream, if it does."""

@@ -93,9 +93,7 @@ class NatsDeadLetters:
         except UnreadableMessage as error:
             # The subject ends in stream and consumer; of the rest nothing is known.
             stream, consumer = held.subject.split(".")[-2:]
-            return DeadLetter(
-                held.seq, 0.0, consumer, stream, 0, 0, f"unreadable advisory: {error}", None, {}
-            )
+            return DeadLetter(held.seq, 0.0, consumer, stream, 0, 0, f"unreadable advisory: {error}", None, {})
         found = await jetstream.read(self._nc, advisory.stream, advisory.stream_seq)
         message, headers = found if found is not None else (None, {})
         return DeadLetter(

@@ -211,9 +211,7 @@ class NatsErasure:
                 refs |= refs_in(held.data)
         for shard in range(self._topology.shards):
             for consumer in await self._outstanding(self._topology.stream(shard)):
-                async for held in jetstream.messages(
-                    self._nc, consumer.stream, consumer.filter, consumer.handled
-                ):
+                async for held in jetstream.messages(self._nc, consumer.stream, consumer.filter, consumer.handled):
                     if self._topology.parse(held.subject)[0] == besides:
                         continue
                     refs |= refs_in(held.data)

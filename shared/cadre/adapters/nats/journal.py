@@ -64,9 +64,7 @@ class NatsJournal:
             headers = {**HEADERS, jetstream.SCHEDULE_NEXT: "purge", jetstream.SCHEDULER: timer}
         data, hash_ = await pack_entry(entry, before, self._blobs)
         subject = self._topology.journal(entry.tree, entry.run)
-        seq = await jetstream.append(
-            self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile
-        )
+        seq = await jetstream.append(self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile)
         return Appended(seq, hash_)
 
     async def _get_all(self, stream: str, seqs: Sequence[int]) -> list[Stored]:

@@ -110,9 +110,7 @@ class MemoryServer:
         """Take an answer for each of VERBS, which raises CadreError for what cannot be done."""
         self._nc = nc
         self._answers = answers
-        self._servers = [
-            RequestServer(nc, topology.memory(verb), self._answer, queue=_QUEUE) for verb in VERBS
-        ]
+        self._servers = [RequestServer(nc, topology.memory(verb), self._answer, queue=_QUEUE) for verb in VERBS]
 
     async def start(self) -> None:
         """Begin to answer; the server knows of it when this returns."""
@@ -127,9 +125,7 @@ class MemoryServer:
     async def _answer(self, message: Msg) -> bytes:
         data = msgspec.json.encode(await self._reply(message))
         if len(data) > self._nc.max_payload:
-            refused = MemoryProblem(
-                "invalid", "the answer is too large for one message: ask for fewer at once"
-            )
+            refused = MemoryProblem("invalid", "the answer is too large for one message: ask for fewer at once")
             data = msgspec.json.encode(MemoryReply(error=refused))
         return data
 

@@ -59,9 +59,7 @@ class NatsPeers:
             await asyncio.sleep(_ASK_EVERY_SECONDS)
 
 
-async def answer_peers(
-    nc: Client, topology: Topology, tool: str, instance: str, has: Callable[[str], bool]
-) -> None:
+async def answer_peers(nc: Client, topology: Topology, tool: str, instance: str, has: Callable[[str], bool]) -> None:
     """Answer the questions of other executors with what `has` says of a call's id, as long as the connection lives."""
 
     async def answer(message: Msg) -> bytes:

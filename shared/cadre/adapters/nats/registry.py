@@ -367,9 +367,7 @@ async def take_card_away(nc: Client, topology: Topology, agent: str) -> bool:
     return True
 
 
-async def retire(
-    nc: Client, topology: Topology, service: ServiceKey, now: float, days: float = AWAY_DAYS
-) -> None:
+async def retire(nc: Client, topology: Topology, service: ServiceKey, now: float, days: float = AWAY_DAYS) -> None:
     """Take a service out of the deployment: its card at rest goes, and it is unknown once the replicas that started
     until now (Unix seconds) are gone. The marker stays for `days`, as long as their keys do. Raises as
     `jetstream.append`."""

@@ -58,9 +58,7 @@ class ServerClock:
         """Return what is wrong with this machine's clock; None while it is within the limit."""
         if abs(self.skew) <= self._limit:
             return None
-        here, there = (
-            datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S") for at in (time.time(), self.now())
-        )
+        here, there = (datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S") for at in (time.time(), self.now()))
         way = "ahead of" if self.skew > 0 else "behind"
         return (
             f"the clock of this machine is {abs(self.skew):g} s {way} that of the NATS server ({here} here, {there}"

@@ -59,9 +59,7 @@ class NatsSessions:
         subject = self._subject(agent, session, user)
         await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
 
-    def _turn(
-        self, agent: str, session: str, user: str | None, seconds: int | None = None
-    ) -> FencedValue[SessionTurn]:
+    def _turn(self, agent: str, session: str, user: str | None, seconds: int | None = None) -> FencedValue[SessionTurn]:
         subject = self._subject(agent, session, user)
         headers = {jetstream.TTL: f"{seconds}s"} if seconds else None
         return FencedValue(self._nc, f"KV_{self._bucket}", subject, SessionTurn, headers)

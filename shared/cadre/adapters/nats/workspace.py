@@ -45,9 +45,7 @@ class NatsFileIndex:
         return len(await self._subjects(tree))
 
     async def write(self, record: WorkspaceFile, fence: int) -> int:
-        return await self._version(record.tree, self._topology.file(record.tree, record.path)).write(
-            record, fence
-        )
+        return await self._version(record.tree, self._topology.file(record.tree, record.path)).write(record, fence)
 
     async def _last(self, tree: str, subject: str) -> tuple[WorkspaceFile, int] | None:
         record, fence = await self._version(tree, subject).read()

@@ -240,9 +240,7 @@ class ProgramAddress:
             raise RequestRefused(409, "no-run", text)
         life = self._lives.get(token)
         if life is None or life.is_over:
-            raise RequestRefused(
-                410, "life-over", "this process is not the one that works for the run any more"
-            )
+            raise RequestRefused(410, "life-over", "this process is not the one that works for the run any more")
         return life
 
     async def _chat(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
@@ -256,12 +254,8 @@ class ProgramAddress:
         )
         await self._model(life, headers, "chat", body, response, form)
 
-    async def _respond(
-        self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response"
-    ) -> None:
-        form = StreamForm(
-            response_stream, response_piece, lambda event: event.get("type") == "response.created"
-        )
+    async def _respond(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
+        form = StreamForm(response_stream, response_piece, lambda event: event.get("type") == "response.created")
         await self._model(life, headers, "responses", body, response, form)
 
     async def _model(
@@ -299,9 +293,7 @@ class ProgramAddress:
         if not isinstance(body, dict) or not isinstance(body.get(MESSAGES[api]), list | str):
             raise RequestRefused(400, "invalid-request", f"the body needs a key {MESSAGES[api]}")
         if body.get("background"):
-            raise RequestRefused(
-                400, "invalid-request", "background: an answer is awaited, however long it takes"
-            )
+            raise RequestRefused(400, "invalid-request", "background: an answer is awaited, however long it takes")
         allowed = {str(tool.get("type")) for tool in self._spec.model.native_tools}
         for tool in body.get("tools") or []:
             kind = tool.get("type", "function") if isinstance(tool, dict) else "function"
@@ -359,9 +351,7 @@ class _Response:
         task = asyncio.ensure_future(work)
         try:
             while not await _is_done(task, live):
-                pieces = (
-                    [form.piece(one) for one in live.give()] if live is not None and form is not None else []
-                )
+                pieces = [form.piece(one) for one in live.give()] if live is not None and form is not None else []
                 for piece in pieces or [b": waiting\n\n" if self.streams else b" "]:
                     await self._write(piece)
         finally:
@@ -426,9 +416,7 @@ async def _call(life: Life, headers: Mapping[str, str], body: Any, response: _Re
 
 async def _called(life: Life, tool: Any, arguments: Any, id: str, response: _Response) -> CodeReply:
     if not isinstance(tool, str) or not isinstance(arguments, dict):
-        raise RequestRefused(
-            400, "invalid-request", "a call needs the name of a tool and an object of arguments"
-        )
+        raise RequestRefused(400, "invalid-request", "a call needs the name of a tool and an object of arguments")
     entry = await response.waiting(life.call(tool, arguments, id))
     life.release(entry)
     assert entry.reply is not None

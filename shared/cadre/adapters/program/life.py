@@ -251,9 +251,7 @@ class Life:
 
     def _check(self) -> None:
         if self._end is not None:
-            raise RequestRefused(
-                410, "life-over", "this process is not the one that works for the run any more"
-            )
+            raise RequestRefused(410, "life-over", "this process is not the one that works for the run any more")
 
     def _pause(self) -> float:
         return round(time.monotonic() - self._since, 3)

@@ -93,9 +93,7 @@ class ProgramProcesses:
             return
         self._say({"kill": life, "signal": int(signal.SIGTERM)})
         loop = asyncio.get_running_loop()
-        self._kills[life] = loop.call_later(
-            _KILL_SECONDS, self._say, {"kill": life, "signal": int(signal.SIGKILL)}
-        )
+        self._kills[life] = loop.call_later(_KILL_SECONDS, self._say, {"kill": life, "signal": int(signal.SIGKILL)})
 
     async def close(self) -> None:
         """End all processes at once."""

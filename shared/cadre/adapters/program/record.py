@@ -38,9 +38,7 @@ class RecordEntry:
         is_released: this life has been given its answer.
     """
 
-    def __init__(
-        self, place: int, request: CodeRequest, content: dict[str, Any], depth: int, pause: float
-    ) -> None:
+    def __init__(self, place: int, request: CodeRequest, content: dict[str, Any], depth: int, pause: float) -> None:
         self.place = place
         self.request = request
         self.content = content
@@ -114,9 +112,7 @@ class Record:
     def _free(self) -> Iterator[RecordEntry]:
         return (one for one in self.entries if not one.is_taken)
 
-    def _append(
-        self, request: CodeRequest, body: tuple[Api, dict[str, Any]] | None, pause: float
-    ) -> RecordEntry:
+    def _append(self, request: CodeRequest, body: tuple[Api, dict[str, Any]] | None, pause: float) -> RecordEntry:
         if body is None:
             depth, content = len(self._bodies), request.arguments
         else:

@@ -100,9 +100,7 @@ class ProgramRunner:
     def check(self, call: CodeCall, subject: str, pool: str) -> None:
         """Raise UnreadableMessage for a call of this subject that cannot be served here."""
         if call.pool != pool or (call.tree, call.run) != Topology.parse(subject):
-            raise UnreadableMessage(
-                f"a call of run {call.run!r} and pool {call.pool!r} among those of {subject}"
-            )
+            raise UnreadableMessage(f"a call of run {call.run!r} and pool {call.pool!r} among those of {subject}")
         if not NAME.fullmatch(call.agent):
             raise UnreadableMessage(f"{call.agent!r} is no name of an agent")
         for number, one in enumerate(call.exchanges, call.before):
@@ -191,9 +189,7 @@ class ProgramRunner:
                 text = f"The program came no further in {deaths} lives: {why}."
                 return self._finished(call, error=ErrorInfo("program-failed", text))
 
-    def _finished(
-        self, call: CodeCall, output: object = None, error: ErrorInfo | None = None
-    ) -> CodeFinished:
+    def _finished(self, call: CodeCall, output: object = None, error: ErrorInfo | None = None) -> CodeFinished:
         return CodeFinished(
             id=f"{call.block}:{call.done}:finished",
             tree=call.tree,

@@ -57,9 +57,7 @@ class Link:
                 settings = read_settings()
                 if self._where.url or self._credentials:
                     url = self._where.url or settings.nats_url
-                    settings = msgspec.structs.replace(
-                        settings, nats_url=url, nats_credentials=self._credentials
-                    )
+                    settings = msgspec.structs.replace(settings, nats_url=url, nats_credentials=self._credentials)
                 try:
                     self._nc = await connect(settings, f"cadre {self._name}", wait=False)
                 except BusUnavailable as error:
@@ -94,9 +92,7 @@ class Link:
         if has_files and endpoint.attachments_ok is False:
             raise AgentRefused(f"{self._name} takes no files: give it texts")
         try:
-            assert_within_max_payload(
-                len(payload), endpoint.max_payload_bytes, nc.max_payload or None, _SENDER_BYTES
-            )
+            assert_within_max_payload(len(payload), endpoint.max_payload_bytes, nc.max_payload or None, _SENDER_BYTES)
         except PayloadTooLargeError as error:
             raise AgentRefused(f"{self._name}: {error}") from error
 
@@ -107,9 +103,7 @@ class Link:
         must = info.prompt_endpoint.min_sender_trust == "signed"
         if not self._credentials:
             if must:
-                raise AgentRefused(
-                    f"{self._name} takes signed prompts only: name a key of yours in `nats.credentials`"
-                )
+                raise AgentRefused(f"{self._name} takes signed prompts only: name a key of yours in `nats.credentials`")
             return {}
         signer = signer_from_seed(read_key(Path(self._credentials)).seed)
         agents = Agents(nc=await self.connection(), identity=Identity(signer=signer, name=self._name))

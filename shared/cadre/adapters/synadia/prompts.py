@@ -43,9 +43,7 @@ _TOKEN = re.compile(r"[^\s.*>]+")
 class Exchanges:
     """The prompts that one agent was given, and what it has answered. Every method raises AgentAbsent, AgentRefused."""
 
-    def __init__(
-        self, name: str, prefix: str, link: Link, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, name: str, prefix: str, link: Link, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
         self._prefix = prefix
         self._stream = exchange_stream(prefix)
@@ -297,9 +295,7 @@ class PromptedTasks:
         if known.attempts >= _MOST_ATTEMPTS:
             raise AgentRefused(f"{self._name} was prompted {known.attempts} times and fell silent each time")
         envelope = msgspec.json.decode(known.envelope)
-        await self._exchanges.attempt(
-            task, known, known.envelope, traceparent, has_files="attachments" in envelope
-        )
+        await self._exchanges.attempt(task, known, known.envelope, traceparent, has_files="attachments" in envelope)
 
     async def _envelope(self, ctx: ToolContext, message: RemoteMessage) -> Envelope:
         texts, found = message.in_words()
@@ -401,11 +397,7 @@ class PromptTranscript:
     def _hear(self, message: StoredMessage) -> None:
         """Take in what the agent itself has sent."""
         is_first, self.has_spoken = not self.has_spoken, True
-        headers = {
-            name: value
-            for name, value in (message.headers or {}).items()
-            if name.lower() not in _OF_THE_STREAM
-        }
+        headers = {name: value for name, value in (message.headers or {}).items() if name.lower() not in _OF_THE_STREAM}
         if ERROR_CODE in headers:
             self.error, self.is_over = (headers[ERROR_CODE], headers.get(_ERROR, "")), True
             self.is_untaken = is_first and headers[ERROR_CODE] in BUSY

@@ -66,9 +66,7 @@ def group_of(
         with Gateway() as gateway:
             found = gateway.get(path)[plural]
         nothing = f"no {plural}; make one with `cadre {name} add FILE`"
-        print_found(
-            output, found, lambda: table(headers, [row for one in found for row in rows(one)]), nothing
-        )
+        print_found(output, found, lambda: table(headers, [row for one in found for row in rows(one)]), nothing)
 
     @group.command("show", help=f"Show {name} NAME.")
     @click.argument("name")

@@ -56,9 +56,7 @@ class _Policies(click.ParamType[tuple[str, Policy]]):
 
     name = "policy"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Policy]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Policy]:
         """Return the name of a tool, or `*`, and what becomes of its calls."""
         name, _, policy = str(value).partition("=")
         if not name or policy not in get_args(Policy):
@@ -167,9 +165,7 @@ def _candidate(
     return Candidate(specs, tools, models, policies, seconds, {spec.name: prompts for spec, prompts in live})
 
 
-def _check_policies(
-    policies: Mapping[str, Policy], tools: Sequence[AnyTool], specs: Sequence[AgentSpec]
-) -> None:
+def _check_policies(policies: Mapping[str, Policy], tools: Sequence[AnyTool], specs: Sequence[AgentSpec]) -> None:
     known = {"*", RECALL, *(tool.name for tool in tools), *(name for spec in specs for name in spec.tools)}
     for name in policies.keys() - known:
         # A run may have been offered it by what the files of now do not name any more.
@@ -260,10 +256,7 @@ def _row(one: EvaluatedRun) -> list[str]:
         one.name,
         one.agent,
         _change(before.state if before is not None else None, now.state),
-        *(
-            _change(_figure(before, what), _figure(now, what))
-            for what in ("steps", "calls", "tokens", "cost")
-        ),
+        *(_change(_figure(before, what), _figure(now, what)) for what in ("steps", "calls", "tokens", "cost")),
         _answer(one),
     ]
 
@@ -291,9 +284,7 @@ def _answer(one: EvaluatedRun) -> str:
     elif trial.same_answer is None:
         answer = "-"
     else:
-        answer = (
-            "same" if trial.same_answer else "other, and the judge said nothing" if one.is_judged else "other"
-        )
+        answer = "same" if trial.same_answer else "other, and the judge said nothing" if one.is_judged else "other"
     if trial.beyond_history:
         answer += f" (not called: {', '.join(trial.beyond_history)})"
     return answer
@@ -307,8 +298,7 @@ def _totals(found: Sequence[EvaluatedRun]) -> str:
     trials = [one.trial for one in found if one.trial is not None]
     same = sum(trial.same_answer is True for trial in trials)
     other = sum(
-        trial.now.state == "success" and trial.same_answer is False and trial.verdict is None
-        for trial in trials
+        trial.now.state == "success" and trial.same_answer is False and trial.verdict is None for trial in trials
     )
     worse = sum(one.is_worse for one in found if one.trial is not None)
     compared = [(before, trial.now) for trial in trials if (before := _before(trial)) is not None]
@@ -351,9 +341,7 @@ async def _evaluated(case: _Case, candidate: Candidate, judge: Judge | None) -> 
             trial = msgspec.structs.replace(trial, verdict=await judged(run.task.task, trial, judge))
     except CadreError as error:
         return EvaluatedRun(name=case.name, file=str(case.file), agent=agent, problem=str(error))
-    return EvaluatedRun(
-        name=case.name, file=str(case.file), agent=agent, trial=trial, is_judged=judge is not None
-    )
+    return EvaluatedRun(name=case.name, file=str(case.file), agent=agent, trial=trial, is_judged=judge is not None)
 
 
 def _read(file: Path) -> KeptRun:

@@ -72,9 +72,7 @@ def exported_files(paths: Iterable[Path]) -> list[Path]:
     """Return the exported runs among the paths, which may be folders of such. Raises CommandFailed if none is found."""
     files = [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
     if not files:
-        raise CommandFailed(
-            "no exported run there: `cadre runs export RUN -o FILE.cadre` writes one", ExitCode.USAGE
-        )
+        raise CommandFailed("no exported run there: `cadre runs export RUN -o FILE.cadre` writes one", ExitCode.USAGE)
     return files
 
 
@@ -236,15 +234,10 @@ class LiveRevision(NamedTuple):
 def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
     """Return the one that begins with these digits. Raises CommandFailed."""
     replicas = [
-        replica
-        for one in gateway.get("/v1/agents")["agents"]
-        if one["name"] == agent
-        for replica in one["replicas"]
+        replica for one in gateway.get("/v1/agents")["agents"] if one["name"] == agent for replica in one["replicas"]
     ]
     known = {str(one["revision"]): one for one in replicas if one["spec"]}
-    named = [one for one in known if one == revision] or [
-        one for one in known if revision and one.startswith(revision)
-    ]
+    named = [one for one in known if one == revision] or [one for one in known if revision and one.startswith(revision)]
     if len(named) != 1:
         raise CommandFailed(
             f"{revision!r} is no live revision of {agent} (there is: {', '.join(known) or 'none'}) and no file: start a"

@@ -44,12 +44,8 @@ def show(name: str) -> None:
 
 @command.command("try")
 @click.argument("policy")
-@click.option(
-    "--agent", metavar="NAME", help="Only calls of this agent, in its own runs and in those of managers."
-)
-@click.option(
-    "--since", metavar="WHEN", default="30d", show_default=True, help="Only runs asked for since then."
-)
+@click.option("--agent", metavar="NAME", help="Only calls of this agent, in its own runs and in those of managers.")
+@click.option("--since", metavar="WHEN", default="30d", show_default=True, help="Only runs asked for since then.")
 @click.option(
     "--last",
     type=click.IntRange(1, 10_000),

@@ -55,9 +55,7 @@ def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
     metavar="REV",
     help="Decide by a live revision of the agent (of a member: NAME=REV), or by its file or its team's folder.",
 )
-@click.option(
-    "--agent", help="With --against: the last runs of this agent that have ended, in place of one RUN."
-)
+@click.option("--agent", help="With --against: the last runs of this agent that have ended, in place of one RUN.")
 @click.option("--last", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many of them.")
 def command(against: str | None, agent: str | None, last: int, **options: Any) -> int:
     """Decide the journals of RUN and of all runs below it again: an id, a unique beginning of one, or @last.
@@ -226,9 +224,7 @@ def _files(path: Path, live: Sequence[ToolCard] = ()) -> TeamFiles:
     Raises SpecError, CommandFailed.
     """
     if not path.exists():
-        raise CommandFailed(
-            f"{path} is no file or folder: a --file is held against files only", ExitCode.USAGE
-        )
+        raise CommandFailed(f"{path} is no file or folder: a --file is held against files only", ExitCode.USAGE)
     if path.is_dir() or path.name == "team.yaml":
         return team_files(path)
     spec = read_agent(path)

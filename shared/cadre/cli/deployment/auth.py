@@ -21,20 +21,14 @@ def command() -> None:
 @command.command("init")
 @click.option("--team", type=click.Path(path_type=Path), help="Users for all services of this team.")
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="A user for one agent more.")
-@click.option(
-    "--tools", multiple=True, metavar="NAME=TOOL,TOOL", help="A user for one more service of these tools."
-)
+@click.option("--tools", multiple=True, metavar="NAME=TOOL,TOOL", help="A user for one more service of these tools.")
 @click.option("--pool", "pools", multiple=True, metavar="NAME", help="A user for one sandbox pool more.")
 @click.option("--memory", is_flag=True, help="A user for the memory service.")
-@click.option(
-    "-o", "--output", "folder", type=click.Path(path_type=Path), help="Folder.  [default: .cadre/auth]"
-)
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path), help="Folder.  [default: .cadre/auth]")
 @click.option("--rotate", is_flag=True, help="New keys for all users, or for those of --user.")
 @click.option("--remove", is_flag=True, help="Take the users of --user away.")
 @click.option("--user", "users", multiple=True, metavar="USER", help="Whom --rotate or --remove is about.")
-@click.option(
-    "--apart", is_flag=True, help="Put each key in its own folder, USER/nats.nk: a volume for each."
-)
+@click.option("--apart", is_flag=True, help="Put each key in its own folder, USER/nats.nk: a volume for each.")
 @click.option("--secrets", is_flag=True, help="Print the keys, and the server's file, as Kubernetes Secrets.")
 @click.option("--namespace", default="cadre", show_default=True, help="Of the Secrets.")
 def init(folder: Path | None, **options: Any) -> None:
@@ -107,9 +101,7 @@ def _tools(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _check(name: str) -> None:
     if not NAME.fullmatch(name):
-        raise CommandFailed(
-            f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it becomes part of NATS subjects)"
-        )
+        raise CommandFailed(f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it becomes part of NATS subjects)")
 
 
 _folder = click.option(
@@ -129,13 +121,9 @@ def tenant() -> None:
 
 @tenant.command("create")
 @click.argument("name")
-@click.option(
-    "--host", "hosts", multiple=True, metavar="HOST", help="A name by which its people reach the gateway."
-)
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="A name by which its people reach the gateway.")
 @click.option("--team", type=click.Path(path_type=Path), help="NATS users for all services of this team.")
-@click.option(
-    "--storage-bytes", type=click.IntRange(1), help="The most that it may store.  [default: no bound]"
-)
+@click.option("--storage-bytes", type=click.IntRange(1), help="The most that it may store.  [default: no bound]")
 @_folder
 def create(name: str, folder: Path, **options: Any) -> None:
     """Make the tenant NAME, or add the users of a team to it.
@@ -151,9 +139,7 @@ def create(name: str, folder: Path, **options: Any) -> None:
         raise CommandFailed(f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it names a NATS account)")
     team = options["team"]
     roles = roles_of(read_team(team)) if team is not None else team_roles([], [], [], memory=False)
-    own = tenants.create_tenant(
-        folder, name, list(options["hosts"]), roles, _topology(), options["storage_bytes"]
-    )
+    own = tenants.create_tenant(folder, name, list(options["hosts"]), roles, _topology(), options["storage_bytes"])
     auth = own / tenants.AUTH_FOLDER
     operator = nats_files.key_file(auth, "operator")
     click.echo(f"{own}")

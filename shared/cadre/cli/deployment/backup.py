@@ -39,20 +39,14 @@ def command(folder: Path, memories: bool) -> None:
         await asyncio.to_thread(_save_memories, folder / MEMORIES)
 
     settings = _settings()
-    made = connected(
-        settings, lambda nc: back_up(nc, settings, folder, time.time(), _tell, more if memories else None)
-    )
+    made = connected(settings, lambda nc: back_up(nc, settings, folder, time.time(), _tell, more if memories else None))
     size = sum(one.size for one in made.streams)
-    click.echo(
-        f"{folder}: {len(made.streams)} streams, {size:,} bytes; restore it with: cadre restore {folder}"
-    )
+    click.echo(f"{folder}: {len(made.streams)} streams, {size:,} bytes; restore it with: cadre restore {folder}")
 
 
 @click.command("restore")
 @_folder
-@click.option(
-    "--replace", is_flag=True, help="Replace the deployment that is there, which is saved next to FOLDER."
-)
+@click.option("--replace", is_flag=True, help="Replace the deployment that is there, which is saved next to FOLDER.")
 def restore_command(folder: Path, replace: bool) -> None:
     """Restore the deployment of the backup in FOLDER to a NATS server that has none. Stop all services before, and
     start them behind it: runs go on from where they were when it was saved. What they have done since then is not

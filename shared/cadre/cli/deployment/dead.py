@@ -52,9 +52,7 @@ def show(letter: int, output: str) -> None:
 def retry(letters: tuple[int, ...], every: bool, output: str) -> int:
     """Deliver the messages of the dead letters ID again: after an upgrade, or when what was missing is back."""
     with Gateway() as gateway:
-        return _each(
-            _chosen(gateway, letters, every), lambda one: gateway.post(f"{_PATH}/{one}/retry", {}), output
-        )
+        return _each(_chosen(gateway, letters, every), lambda one: gateway.post(f"{_PATH}/{one}/retry", {}), output)
 
 
 @command.command("drop")
@@ -69,9 +67,7 @@ def drop(letters: tuple[int, ...], every: bool, output: str) -> int:
 
 def _chosen(gateway: Gateway, letters: tuple[int, ...], every: bool) -> list[int]:
     if every == bool(letters):
-        raise click.UsageError(
-            "name the dead letters by their IDs, or take --all (`cadre dead list` has them)"
-        )
+        raise click.UsageError("name the dead letters by their IDs, or take --all (`cadre dead list` has them)")
     if not every:
         return list(letters)
     return sorted(int(one["id"]) for one in gateway.items(_PATH, "dead_letters", "before", limit=_PAGE_SIZE))
@@ -92,9 +88,7 @@ def _each(letters: list[int], treat: Any, output: str) -> int:
             continue
         done.append(answer)
         if output == "text":
-            click.echo(
-                f"{answer['id']} {answer['done']}" + (f", run {answer['run']}" if answer["run"] else "")
-            )
+            click.echo(f"{answer['id']} {answer['done']}" + (f", run {answer['run']}" if answer["run"] else ""))
     if output == "json":
         click.echo(json.dumps(done))
     elif not letters:

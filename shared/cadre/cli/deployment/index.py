@@ -33,9 +33,7 @@ def show(output: str) -> None:
     click.echo(f"{found['runs']:,} root runs, {found['bytes']:,} bytes")
     if (building := found["building"]) is not None:
         share = building["read"] / building["of"] if building["of"] else 1.0
-        click.echo(
-            f"the journals are being read: {share:.0%} of {building['of']:,} messages; lists come then"
-        )
+        click.echo(f"the journals are being read: {share:.0%} of {building['of']:,} messages; lists come then")
     if found["rebuild"] is not None:
         click.echo(_line(found["rebuild"]))
 
@@ -55,9 +53,7 @@ def rebuild() -> None:
             if found["state"] == "done":
                 return
             if found["state"] == "failed":
-                raise CommandFailed(
-                    f"the index is what it was: {found['error'] or 'the gateway is stopping'}"
-                )
+                raise CommandFailed(f"the index is what it was: {found['error'] or 'the gateway is stopping'}")
             time.sleep(_LOOK_SECONDS)
 
 
@@ -103,9 +99,7 @@ def stats(since: str | None, until: str | None, by: str, output: str, **only: st
         rows.append([*(["total", *[""] * len(dimensions)][: len(dimensions)]), *_figures(found["total"])])
     click.echo(table([*(name.upper() for name in dimensions), *headers], rows))
     if unpriced := found["total"]["unpriced_calls"]:
-        click.echo(
-            f"cadre: {unpriced} model calls have no price and are in no cost: see CADRE_PRICES", err=True
-        )
+        click.echo(f"cadre: {unpriced} model calls have no price and are in no cost: see CADRE_PRICES", err=True)
 
 
 def _figures(row: dict[str, Any]) -> list[str]:

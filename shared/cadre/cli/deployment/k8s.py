@@ -51,9 +51,7 @@ def crds_command() -> None:
 
 
 @command.command("operator")
-@click.option(
-    "--namespace", "namespaces", multiple=True, help="Act here alone; in all namespaces unless given."
-)
+@click.option("--namespace", "namespaces", multiple=True, help="Act here alone; in all namespaces unless given.")
 @_values_option
 @_set_option
 def operator_command(namespaces: tuple[str, ...], files: tuple[Path, ...], settings: tuple[str, ...]) -> None:
@@ -62,16 +60,12 @@ def operator_command(namespaces: tuple[str, ...], files: tuple[Path, ...], setti
     layers = [*map(_layer, files), *map(setting, settings)]
     values = read_values(*layers)
     own = merged_layers(*layers)
-    click.echo(
-        as_yaml(operator_manifests(values, yaml.safe_dump(own, sort_keys=False), namespaces)), nl=False
-    )
+    click.echo(as_yaml(operator_manifests(values, yaml.safe_dump(own, sort_keys=False), namespaces)), nl=False)
 
 
 @command.command("render")
 @click.argument("team", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Folder for the files, a kustomize base."
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the files, a kustomize base.")
 @click.option("--only", metavar="NAME", help="One service alone, such as agent/manager.")
 @click.option(
     "--beside",
@@ -110,9 +104,7 @@ def render_command(team: Path, output: Path | None, only: str | None, **options:
         write_folder(output, manifests, replace=only is None, parts=first)
 
 
-def _secrets(
-    team: TeamSpec, components: Sequence[Component], values: Values, folder: Path, *, is_whole: bool
-) -> str:
+def _secrets(team: TeamSpec, components: Sequence[Component], values: Values, folder: Path, *, is_whole: bool) -> str:
     """Return the keys of the components, and the server's list of all users. Raises SetupError, CommandFailed."""
 
     from cadre.deploy import nats_files  # only commands that need keys load the bus
@@ -174,9 +166,7 @@ def write_folder(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / _KUSTOMIZATION_FILE).exists() and not _is_ours(folder / _KUSTOMIZATION_FILE):
-            raise CommandFailed(
-                f"{folder / _KUSTOMIZATION_FILE} is not by `cadre k8s render`: choose another folder"
-            )
+            raise CommandFailed(f"{folder / _KUSTOMIZATION_FILE} is not by `cadre k8s render`: choose another folder")
         for path in folder.glob("*.yaml"):
             if replace and _is_ours(path):
                 path.unlink()

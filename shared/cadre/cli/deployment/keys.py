@@ -30,9 +30,7 @@ def command() -> None:
 @click.option("--own", is_flag=True, help="It reaches this person's runs and memories only.")
 @click.option("--agent", "agents", multiple=True, help="Only runs of this agent; may be given several times.")
 @click.option("--team", "teams", multiple=True, help="Only trees that begin with this agent; repeatable.")
-@click.option(
-    "--expires-in", type=Duration(), help="Seconds (or 12h, 90d) that it counts; without: until revoked."
-)
+@click.option("--expires-in", type=Duration(), help="Seconds (or 12h, 90d) that it counts; without: until revoked.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
 @click.option("--runs-per-day", type=click.IntRange(min=1), help="Runs that it may start in a day.")
 @output_option("text")
@@ -46,9 +44,7 @@ def create(name: str, output: str, expires_in: float | None, **options: Any) -> 
         print_json(made)
         return
     click.echo(made["token"])
-    click.echo(
-        f"cadre: key {made['id']} of {name}; it is not shown again. Its owner sets CADRE_API_KEY", err=True
-    )
+    click.echo(f"cadre: key {made['id']} of {name}; it is not shown again. Its owner sets CADRE_API_KEY", err=True)
 
 
 @command.command("list")

@@ -32,18 +32,14 @@ _selection_options = with_options(
 )
 """Adds the options that say whose memories are meant."""
 
-_kind = click.option(
-    "--kind", "kinds", multiple=True, metavar="KIND", help="note, step or answer; repeatable."
-)
+_kind = click.option("--kind", "kinds", multiple=True, metavar="KIND", help="note, step or answer; repeatable.")
 
 
 @click.command("search")
 @click.argument("query")
 @_selection_options
 @_kind
-@click.option(
-    "-k", type=click.IntRange(1, _PAGE_SIZE), default=5, show_default=True, help="Memories at most."
-)
+@click.option("-k", type=click.IntRange(1, _PAGE_SIZE), default=5, show_default=True, help="Memories at most.")
 @output_option("table")
 def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any) -> int:
     """Find memories that fit QUERY, the best first."""
@@ -63,9 +59,7 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
 @click.command("list")
 @_selection_options
 @_kind
-@click.option(
-    "--since", metavar="WHEN", help="Only those since: a date or time (UTC), or so long ago: 12h, 7d."
-)
+@click.option("--since", metavar="WHEN", help="Only those since: a date or time (UTC), or so long ago: 12h, 7d.")
 @click.option("--until", metavar="WHEN", help="Only those before: a date or time, or an age.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @output_option("table")
@@ -141,9 +135,7 @@ def forget(memory: str | None, yes: bool, **whose: Any) -> int:
 @click.command("export")
 @_selection_options
 @_kind
-@click.option(
-    "-o", "--output", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]"
-)
+@click.option("-o", "--output", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]")
 def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
     """Write memories as JSON lines, expired ones that are not removed yet among them."""
     with Gateway() as gateway:
@@ -169,9 +161,7 @@ def import_all(source: BinaryIO) -> int:
             try:
                 memories = [msgspec.to_builtins(decoder.decode(line)) for line in lines]
             except msgspec.MsgspecError as error:
-                raise CommandFailed(
-                    f"{source.name} is no export of memories: {error}", ExitCode.USAGE
-                ) from error
+                raise CommandFailed(f"{source.name} is no export of memories: {error}", ExitCode.USAGE) from error
             kept += gateway.post(f"{MEMORY}/import", {"memories": memories})["kept"]
     click.echo(f"kept: {kept}")
     return ExitCode.OK
@@ -238,9 +228,7 @@ def _show_rows(rows: list[dict[str, Any]]) -> None:
     if not rows:
         _print_none()
         return
-    click.echo(
-        table(["MEMORY", "SCOPE", "OWNER", "AGENT", "KIND", "AT", "TEXT"], [_row(row) for row in rows])
-    )
+    click.echo(table(["MEMORY", "SCOPE", "OWNER", "AGENT", "KIND", "AT", "TEXT"], [_row(row) for row in rows]))
 
 
 def _row(row: dict[str, Any]) -> list[str]:

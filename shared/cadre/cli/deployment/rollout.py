@@ -18,12 +18,8 @@ _HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED", "S
 
 @click.command("rollout")
 @click.argument("agent")
-@click.option(
-    "--to", metavar="REV", help="The revision whose share is set; so many of its digits as are needed."
-)
-@click.option(
-    "--weight", type=click.IntRange(0, 100), help="How many of a hundred new runs it gets; 100 by default."
-)
+@click.option("--to", metavar="REV", help="The revision whose share is set; so many of its digits as are needed.")
+@click.option("--weight", type=click.IntRange(0, 100), help="How many of a hundred new runs it gets; 100 by default.")
 @click.option("--rest", metavar="REV", help="The revision that gets the others, where that is not clear.")
 @click.option(
     "--anyway",
@@ -100,9 +96,7 @@ _LISTS = {"agent": ("agents", "name"), "tool": ("tools", "name"), "sandbox": ("s
 
 @click.command("retire")
 @click.argument("name")
-@click.option(
-    "--kind", type=click.Choice([*_LISTS]), help="What NAME is, where an agent, a tool or a pool share it."
-)
+@click.option("--kind", type=click.Choice([*_LISTS]), help="What NAME is, where an agent, a tool or a pool share it.")
 def retire(name: str, kind: str | None) -> None:
     """Take the agent, tool or sandbox pool NAME out of the deployment.
 
@@ -130,9 +124,7 @@ def _kind_of(gateway: Gateway, name: str) -> str:
         raise CommandFailed(
             f"no agent, tool or sandbox pool is named {name!r}: `cadre ps` lists them", ExitCode.NOT_FOUND
         )
-    raise CommandFailed(
-        f"{name!r} is more than one thing: say which by --kind ({', '.join(found)})", ExitCode.USAGE
-    )
+    raise CommandFailed(f"{name!r} is more than one thing: say which by --kind ({', '.join(found)})", ExitCode.USAGE)
 
 
 @click.command("sweep")

@@ -89,8 +89,7 @@ def _shard_lines(topology: Topology) -> list[str]:
     ]
     if layout.growing:
         lines.append(
-            f"{len(layout.generations) + 1}\t{layout.growing} shards\tnot open yet:"
-            f" cadre shards grow {layout.growing}"
+            f"{len(layout.generations) + 1}\t{layout.growing} shards\tnot open yet: cadre shards grow {layout.growing}"
         )
     return lines
 

@@ -48,9 +48,7 @@ def took(run: Account) -> str:
     return seconds((run.get("ended_at") or time.time()) - started) if started else "-"
 
 
-def summary(
-    run: Account, waiting: list[dict[str, Any]], edited: Iterable[str] = (), *, full: bool
-) -> Iterator[str]:
+def summary(run: Account, waiting: list[dict[str, Any]], edited: Iterable[str] = (), *, full: bool) -> Iterator[str]:
     """Return lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held,
     `edited` the lines of its plan or queue."""
     yield f"run      {run['id']}"
@@ -135,9 +133,7 @@ def playback(run: Account, fetch: Fetch | None = None) -> Iterator[str]:
 class _Steps:
     """The steps of a run as blocks. `played` shows more of each, and leaves out empty parts."""
 
-    def __init__(
-        self, *, played: bool = False, below: Callable[[str], str | None] = lambda call: None
-    ) -> None:
+    def __init__(self, *, played: bool = False, below: Callable[[str], str | None] = lambda call: None) -> None:
         self._played = played
         self._below = below
         """Returns the text of the run that a call started."""
@@ -163,9 +159,7 @@ class _Steps:
                 yield from self.block("answer", step.get("output"))
             case kind:
                 hidden = ("type",) if self._played else ()
-                yield from self.block(
-                    str(kind), {key: value for key, value in step.items() if key not in hidden}
-                )
+                yield from self.block(str(kind), {key: value for key, value in step.items() if key not in hidden})
 
     def block(self, title: str, content: Any, depth: int = 0) -> Iterator[str]:
         """Yield the title, if any, and below it the content, indented."""
@@ -343,9 +337,7 @@ def plan_line(one: PlanLine) -> str:
     needs = f" (needs {', '.join(map(str, one.needs))})" if one.needs else ""
     state = "" if one.state in ("pending", "done") else f" [{one.state}]"
     outcome = f" → {one.outcome}" if one.outcome else ""
-    return f"{PLAN_SIGNS[one.state][0]} {one.step} {one.action} {one.text}{needs}{state}{outcome}".replace(
-        "  ", " "
-    )
+    return f"{PLAN_SIGNS[one.state][0]} {one.step} {one.action} {one.text}{needs}{state}{outcome}".replace("  ", " ")
 
 
 def shown_plan(state: dict[str, Any]) -> Iterator[str]:

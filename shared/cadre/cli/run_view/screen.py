@@ -57,9 +57,7 @@ class LiveScreen(Screen):
     def _begin(self) -> Live:
         from rich.live import Live
 
-        return Live(
-            get_renderable=self._render, console=self._console, refresh_per_second=4, redirect_stdout=False
-        )
+        return Live(get_renderable=self._render, console=self._console, refresh_per_second=4, redirect_stdout=False)
 
     def _render(self) -> RenderableType:
         from cadre.cli.run_view.tree_view import draw

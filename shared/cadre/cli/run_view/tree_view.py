@@ -63,9 +63,7 @@ def _remarks(run: Row, writing: str) -> list[tuple[str, str]]:
     remarks = [(line, "yellow") for line in facts.missing]
     if not run.ended_at:
         remarks += [(line, "cyan") for line in run.lines[:_MAX_LINES]]
-        remarks += (
-            [(f"… {len(run.lines) - _MAX_LINES} more", "bright_black")] if run.lines[_MAX_LINES:] else []
-        )
+        remarks += [(f"… {len(run.lines) - _MAX_LINES} more", "bright_black")] if run.lines[_MAX_LINES:] else []
     if run.remark:
         remarks.append((f"last step: {run.remark}", "red"))
     if writing:
@@ -116,7 +114,5 @@ def _call(row: Row, width: int) -> Text:
     if row.remark and row.state != "failed":
         text.append(f" [{brief(row.remark, width // 3)}]", style="magenta")
     if row.ended_at:
-        text.append(
-            f" → {brief(row.error or row.result, width // 2)}", style="red" if row.state == "failed" else ""
-        )
+        text.append(f" → {brief(row.error or row.result, width // 2)}", style="red" if row.state == "failed" else "")
     return text

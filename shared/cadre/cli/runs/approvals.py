@@ -49,9 +49,7 @@ def command(agent: str | None, run: str | None, limit: int, output: str) -> None
     metavar="JSON",
     help='Of proposed calls: {"call": 1, "arguments": {…}}, {"call": 2, "drop": true}, {"tool": NAME, …}.',
 )
-@click.option(
-    "--know", multiple=True, metavar="ARGUMENT", help="Policies know its value for the rest of the run."
-)
+@click.option("--know", multiple=True, metavar="ARGUMENT", help="Policies know its value for the rest of the run.")
 @output_option("text")
 def approve(
     call: str,
@@ -87,9 +85,7 @@ def reject(call: str, feedback: str, output: str) -> int:
 @_call
 @click.option("--tool", metavar="NAME", help="Call this tool or team member instead.")
 @click.option("--arguments", metavar="JSON", help="All arguments, as a JSON object.")
-@click.option(
-    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change one argument; JSON if it parses."
-)
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change one argument; JSON if it parses.")
 @_why
 @output_option("text")
 def correct(

@@ -214,9 +214,7 @@ def call_id(gateway: Gateway, reference: str) -> str:
         raise CommandFailed(f"several calls of {identity} wait; name one: {some}", ExitCode.USAGE)
     if known is not None:
         return identity
-    raise CommandFailed(
-        f"no call of {identity} waits for a person: `cadre approvals` lists them", ExitCode.NOT_FOUND
-    )
+    raise CommandFailed(f"no call of {identity} waits for a person: `cadre approvals` lists them", ExitCode.NOT_FOUND)
 
 
 def decide(reference: str, content: dict[str, Any], output: str) -> int:

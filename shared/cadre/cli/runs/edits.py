@@ -65,9 +65,7 @@ def _edit(handle: "RunHandle", before: Edited, by: str) -> str:
         edited = click.edit(text, extension=".yaml")
         if edited is None or edited.strip() in ("", text.strip()):
             return "nothing was changed"
-        text = "".join(
-            line for line in edited.splitlines(keepends=True) if not line.startswith("# refused: ")
-        )
+        text = "".join(line for line in edited.splitlines(keepends=True) if not line.startswith("# refused: "))
         try:
             return _send(handle, before, _steps_in(text), by)
         except (InvalidRequest, Conflict, CommandFailed) as refused:
@@ -119,9 +117,7 @@ _ARGUMENTS_OF_QUEUE = {"add": (1, "TEXT"), "drop": (1, "N"), "edit": (2, "N TEXT
 @click.argument("run")
 @click.argument("action", required=False, type=click.Choice([*_ARGUMENTS_OF_QUEUE]))
 @click.argument("arguments", nargs=-1)
-@click.option(
-    "--at", type=click.IntRange(min=1), help="Place of the task to be added; the last unless given."
-)
+@click.option("--at", type=click.IntRange(min=1), help="Place of the task to be added; the last unless given.")
 @click.option("--version", type=int, help="Edit this version only, as it was shown; else the present one.")
 @click.option("--by", default="", metavar="NAME", help="Who edits; kept in the run's journal.")
 @output_option("text")
@@ -152,9 +148,7 @@ def queue(  # noqa: PLR0913 - options
     print_found(output, found, lambda: [f"version {queue.version}", *shown_queue(queue.state)])
 
 
-def _queue_operation(
-    pending: list[str], action: str, arguments: tuple[str, ...], at: int | None
-) -> dict[str, Any]:
+def _queue_operation(pending: list[str], action: str, arguments: tuple[str, ...], at: int | None) -> dict[str, Any]:
     count, form = _ARGUMENTS_OF_QUEUE[action]
     if len(arguments) != count:
         raise click.UsageError(f"write it so: cadre queue RUN {action} {form}")
@@ -174,7 +168,5 @@ def _queue_operation(
 
 def _number(text: str, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
-        raise click.UsageError(
-            f"{text!r} is no place in the queue, which has {most} tasks that are not begun"
-        )
+        raise click.UsageError(f"{text!r} is no place in the queue, which has {most} tasks that are not begun")
     return int(text)

@@ -14,9 +14,7 @@ from cadre.client.transport import RUNS
 
 @click.command("fork")
 @click.argument("run")
-@click.option(
-    "--at", required=True, type=click.IntRange(min=1), metavar="STEP", help="The step to begin with."
-)
+@click.option("--at", required=True, type=click.IntRange(min=1), metavar="STEP", help="The step to begin with.")
 @click.option("--task", metavar="TEXT", help="Another task.")
 @click.option(
     "--input",

@@ -78,9 +78,7 @@ def print_outcome(result: dict[str, Any], output: str) -> int:
         print_text(as_text(result["output"]))
     if code is not ExitCode.OK:
         reason = error_text(result.get("error")) or "no reason given"
-        print_text(
-            f"cadre: run {result['id']} ended as {result['state']}: {' '.join(reason.split())}", err=True
-        )
+        print_text(f"cadre: run {result['id']} ended as {result['state']}: {' '.join(reason.split())}", err=True)
     return code
 
 

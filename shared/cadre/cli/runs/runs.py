@@ -27,9 +27,7 @@ _MAX_PAGE = 1000
 @click.group("runs", invoke_without_command=True)
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only runs in this state.")
-@click.option(
-    "--waiting-for", metavar="WHAT", help="Only runs that wait for: approval, model, time, or 'signal NAME'."
-)
+@click.option("--waiting-for", metavar="WHAT", help="Only runs that wait for: approval, model, time, or 'signal NAME'.")
 @click.option(
     "--since",
     metavar="WHEN",
@@ -45,9 +43,7 @@ _MAX_PAGE = 1000
     metavar="NAME[=VALUE]",
     help="Only runs that were started with this label, and each further one.",
 )
-@click.option(
-    "--text", metavar="WORDS", help="Only runs that have all of these words in the task or the answer."
-)
+@click.option("--text", metavar="WORDS", help="Only runs that have all of these words in the task or the answer.")
 @click.option("--error", metavar="CODE", help="Only runs that ended with an error of this code, or type.")
 @click.option("--parent", metavar="RUN", help="The runs directly below this one, instead of root runs.")
 @click.option("--sort", type=click.Choice(get_args(RunOrder)), help="What the list begins with the most of.")
@@ -74,9 +70,7 @@ def command(ctx: click.Context, /, limit: int, count: bool, output: str, **which
 
 @command.command("remove")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option(
-    "--force", is_flag=True, help="Cancel a run that has not ended, wait for its end, then erase it."
-)
+@click.option("--force", is_flag=True, help="Cancel a run that has not ended, wait for its end, then erase it.")
 @output_option("text")
 def erase(runs: tuple[str, ...], force: bool, output: str) -> None:
     """Erase each RUN with all runs below it, everywhere and for good: an id, a unique beginning of one, or @last."""
@@ -116,9 +110,7 @@ def export_run(runs: tuple[str, ...], agent: str | None, last: int, target: str 
     if many and target == STDOUT:
         raise click.UsageError("stdout has room for one run: name a folder")
     with Gateway() as gateway:
-        named = (
-            gateway.ended_runs(agent, last) if agent is not None else [gateway.run_id(run) for run in runs]
-        )
+        named = gateway.ended_runs(agent, last) if agent is not None else [gateway.run_id(run) for run in runs]
         if target == STDOUT:
             gateway.download(f"/v1/runs/{named[0]}/export", sys.stdout.buffer)
             return

@@ -39,9 +39,7 @@ from cadre.errors import CommandFailed, ExitCode
     metavar="STEP",
     help="What its agent sent to the model in this step: messages, tools, options.",
 )
-@click.option(
-    "-f", "--follow", "following", is_flag=True, help="Follow it until it ends. Ctrl-C leaves it running."
-)
+@click.option("-f", "--follow", "following", is_flag=True, help="Follow it until it ends. Ctrl-C leaves it running.")
 @output_option("text")
 def command(  # noqa: PLR0913 - one for each option
     run: str, as_tree: bool, full: bool, played_back: bool, prompt: int | None, following: bool, output: str
@@ -67,9 +65,7 @@ def command(  # noqa: PLR0913 - one for each option
                 waiting = _waiting(gateway, identity)
     if following:
         return asyncio.run(_follow(gateway.url, identity, output))
-    print_found(
-        output, found, lambda: branches(found) if as_tree else summary(found, waiting, edited, full=full)
-    )
+    print_found(output, found, lambda: branches(found) if as_tree else summary(found, waiting, edited, full=full))
     return ExitCode.OK
 
 

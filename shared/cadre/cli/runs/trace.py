@@ -75,9 +75,7 @@ def _head(span: dict[str, Any]) -> Text:
         tokens_in, tokens_out = attributes[names.INPUT_TOKENS], attributes.get(names.OUTPUT_TOKENS, 0)
         facts.append(f"{number(tokens_in)} + {number(tokens_out)} tokens")
     elif names.ALL_INPUT_TOKENS in attributes:
-        facts.append(
-            f"{number(attributes[names.ALL_INPUT_TOKENS] + attributes[names.ALL_OUTPUT_TOKENS])} tokens"
-        )
+        facts.append(f"{number(attributes[names.ALL_INPUT_TOKENS] + attributes[names.ALL_OUTPUT_TOKENS])} tokens")
     if (cost := attributes.get(names.COST, attributes.get(names.ALL_COST))) is not None:
         facts.append(f"cost {cost:.4g}")
     if attributes.get(names.ATTEMPT, 1) > 1:

@@ -66,9 +66,7 @@ def command() -> int:
 async def _print_findings(settings: Settings) -> list[Finding]:
     findings = []
     async for finding in _findings(settings):
-        click.echo(
-            f"{click.style(f'{finding.verdict:<4}', fg=_COLOURS[finding.verdict])}  {printable(finding.text)}"
-        )
+        click.echo(f"{click.style(f'{finding.verdict:<4}', fg=_COLOURS[finding.verdict])}  {printable(finding.text)}")
         findings.append(finding)
     return findings
 
@@ -142,9 +140,7 @@ def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
     if info.get("jetstream"):
         yield Finding("ok", "JetStream is on")
     else:
-        yield Finding(
-            "fail", "JetStream is off: start nats-server with -js, or a jetstream block in its file"
-        )
+        yield Finding("fail", "JetStream is off: start nats-server with -js, or a jetstream block in its file")
 
 
 def disk(sync: str) -> Finding:
@@ -153,9 +149,7 @@ def disk(sync: str) -> Finding:
     """
     if sync == SYNC_ALWAYS:
         return Finding("ok", "NATS acknowledges what is on disk (CADRE_NATS_SYNC=always)")
-    return Finding(
-        "warn", f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}"
-    )
+    return Finding("warn", f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}")
 
 
 def isolation(tier: str, errors: str) -> Finding:
@@ -291,9 +285,7 @@ async def provider() -> list[Finding]:
         keys = await source.keys(metadata)
     except (SettingError, ProviderUnavailable) as error:
         return [Finding("fail", f"sign-in: {error}")]
-    signing = [
-        key for key in keys if key.get("use", "sig") == "sig" and key.get("kty") in ("RSA", "EC", "OKP")
-    ]
+    signing = [key for key in keys if key.get("use", "sig") == "sig" and key.get("kty") in ("RSA", "EC", "OKP")]
     if not signing:
         return [Finding("fail", f"sign-in: {metadata.jwks_uri} lists no key to check signatures with")]
     count = "1 key" if len(signing) == 1 else f"{len(signing)} keys"
@@ -315,9 +307,7 @@ def model() -> Iterator[Finding]:
         return
     url = settings.url.rstrip("/")
     if not url:
-        yield Finding(
-            "warn", "CADRE_MODEL_URL is not set: agents whose files name no model.url have no model"
-        )
+        yield Finding("warn", "CADRE_MODEL_URL is not set: agents whose files name no model.url have no model")
         return
     shown = shown_url(url)
     try:

@@ -25,9 +25,7 @@ _POLL_SECONDS = 0.3
 @click.command("logs")
 @click.argument("service", required=False)
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on with what is written from now on.")
-@click.option(
-    "-n", "--lines", type=click.IntRange(min=0), default=100, show_default=True, help="Last lines of each."
-)
+@click.option("-n", "--lines", type=click.IntRange(min=0), default=100, show_default=True, help="Last lines of each.")
 @click.option("--data", type=click.Path(path_type=Path), help="Data folder of `cadre up`.  [default: .cadre]")
 def command(service: str | None, following: bool, lines: int, data: Path | None) -> None:
     """Show the log of SERVICE, or of all services."""
@@ -58,9 +56,7 @@ def _files(folder: Path, service: str | None) -> dict[str, Path]:
     if service is None:
         return files
     if service not in files:
-        raise CommandFailed(
-            f"there is no log of {service!r}; there are: {', '.join(files)}", ExitCode.NOT_FOUND
-        )
+        raise CommandFailed(f"there is no log of {service!r}; there are: {', '.join(files)}", ExitCode.NOT_FOUND)
     return {service: files[service]}
 
 

@@ -33,12 +33,8 @@ def command() -> None:
 
 @command.command("test")
 @click.argument("target", required=False, metavar="[URL|FILE]")
-@click.option(
-    "--model", "name", metavar="NAME", help="The model's name, over what the file or CADRE_MODEL says."
-)
-@click.option(
-    "--key-env", metavar="VARIABLE", help="Variable that holds the key.  [default: CADRE_MODEL_KEY]"
-)
+@click.option("--model", "name", metavar="NAME", help="The model's name, over what the file or CADRE_MODEL says.")
+@click.option("--key-env", metavar="VARIABLE", help="Variable that holds the key.  [default: CADRE_MODEL_KEY]")
 @click.option("--embeddings", metavar="NAME", help="Ask for the vectors of this model as well.")
 @click.option(
     "--timeout",
@@ -82,10 +78,7 @@ def _models(target: str | None) -> list[ModelSpec]:
         specs = [ModelSpec(url=target)]
     else:
         specs = _of_file(Path(target))
-    specs = [
-        msgspec.structs.replace(one, url=one.url or settings.url, name=one.name or settings.name)
-        for one in specs
-    ]
+    specs = [msgspec.structs.replace(one, url=one.url or settings.url, name=one.name or settings.name) for one in specs]
     if any(not one.url for one in specs):
         raise CommandFailed("which model? Give its URL or file, or set CADRE_MODEL_URL", ExitCode.USAGE)
     return specs
@@ -115,9 +108,7 @@ async def _test(spec: ModelSpec, seconds: float, embeddings: str | None, shows: 
         if shows:
             verdict = click.style(f"{probe.verdict:<7}", fg=_COLOURS[probe.verdict])
             click.echo(f"{probe.name:<{_NAME_WIDTH}}  {verdict}  {brief(probe.detail, 300)}".rstrip())
-    report = ModelReport(
-        url=shown_url(spec.url), model=spec.name, api=spec.api, at=time.time(), probes=probes
-    )
+    report = ModelReport(url=shown_url(spec.url), model=spec.name, api=spec.api, at=time.time(), probes=probes)
     if report.answers:
         _keep(report)
         if shows:

@@ -36,9 +36,7 @@ def new_agent(name: str) -> None:
 def new_tool(name: str) -> None:
     """Write NAME.py, which has the tool NAME, and a test of it."""
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise click.UsageError(
-            f"{name!r} names no Python function: use letters, digits and '_', as in count_words"
-        )
+        raise click.UsageError(f"{name!r} names no Python function: use letters, digits and '_', as in count_words")
     _write(tool_files(name))
     _next("cadre up", f"cadre tools {name}.py", "cadre ps", test=test_file(name))
 
@@ -78,9 +76,7 @@ def _write(files: dict[str, str] | dict[str, bytes]) -> None:
     """Write them all, or none. Raises CommandFailed."""
     there = [name for name in files if Path(name).exists()]
     if there:
-        raise CommandFailed(
-            f"{', '.join(there)}: there already; choose another name or folder", ExitCode.USAGE
-        )
+        raise CommandFailed(f"{', '.join(there)}: there already; choose another name or folder", ExitCode.USAGE)
     for name, text in files.items():
         try:
             Path(name).parent.mkdir(parents=True, exist_ok=True)

@@ -47,24 +47,16 @@ _LAST_SECONDS = 5.0
 @click.command("up")
 @click.argument("team", required=False, type=click.Path(path_type=Path))
 @click.option("--demo", "shipped", is_flag=True, help="The team that Cadre ships.")
-@click.option(
-    "--run", "runs_demo", is_flag=True, help="Run the team's demo task in a fresh folder, check it, stop."
-)
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Folder of the journals and logs.  [default: .cadre]"
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port of the gateway, 0 for a free one.  [default: 8080]"
-)
+@click.option("--run", "runs_demo", is_flag=True, help="Run the team's demo task in a fresh folder, check it, stop.")
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of the journals and logs.  [default: .cadre]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the gateway, 0 for a free one.  [default: 8080]")
 @click.option(
     "--nats-port",
     type=click.IntRange(0, 65535),
     default=0,
     help="Port of NATS.  [default: the folder's last one, else a free one]",
 )
-@click.option(
-    "--secure", is_flag=True, help="Give every service its own NATS user, with the rights that it needs."
-)
+@click.option("--secure", is_flag=True, help="Give every service its own NATS user, with the rights that it needs.")
 @click.option("--reload", "reloads", is_flag=True, help="Restart the services whose files change.")
 @click.option(
     "--wait",
@@ -75,9 +67,7 @@ _LAST_SECONDS = 5.0
     help="Time that its services may take to be ready.",
 )
 @click.option("--timeout", type=Duration(1), default="5m", show_default=True, help="Time for --run.")
-def command(
-    team: Path | None, shipped: bool, runs_demo: bool, timeout: float, reloads: bool, **places: Any
-) -> int:
+def command(team: Path | None, shipped: bool, runs_demo: bool, timeout: float, reloads: bool, **places: Any) -> int:
     """Start NATS and the services of TEAM: a folder with a team.yaml, such a file, or a Python file with agents.
 
     Without TEAM, the team.yaml of this folder; without one, NATS and the gateway alone. Stops on Ctrl-C.
@@ -132,9 +122,7 @@ def _demonstrate(
         stack = _stack(folder, team, (port or 0, nats_port), lambda name, line: None, **choices)
         code = ExitCode.FAILED
         try:
-            code = ExitCode(
-                asyncio.run(_supervised(stack, run_demo(stack, team, timeout), ExitCode.DETACHED))
-            )
+            code = ExitCode(asyncio.run(_supervised(stack, run_demo(stack, team, timeout), ExitCode.DETACHED)))
         finally:
             if code is not ExitCode.OK:
                 click.echo(f"cadre: the services' logs are in {local_stack.logs_folder(folder)}", err=True)
@@ -340,9 +328,7 @@ def check(team: Path, output: str) -> int:
     else:
         print_problems(found)
         counts = Counter(problem.level for problem in found)
-        click.echo(
-            ", ".join(f"{level}: {count}" for level, count in counts.items()) or f"{team}: all is well"
-        )
+        click.echo(", ".join(f"{level}: {count}" for level, count in counts.items()) or f"{team}: all is well")
     return ExitCode.FAILED if any(problem.level != "warning" for problem in found) else ExitCode.OK
 
 

@@ -119,14 +119,10 @@ class Gateway(Blocking[Transport]):
         if reference == LAST:
             runs = self.get("/v1/runs", limit=1)["runs"]
             if not runs:
-                raise CommandFailed(
-                    "there are no runs yet: start one with `cadre run AGENT TASK`", ExitCode.NOT_FOUND
-                )
+                raise CommandFailed("there are no runs yet: start one with `cadre run AGENT TASK`", ExitCode.NOT_FOUND)
             return str(runs[0]["id"])
         if not reference or not all(c.isalnum() or c in "_-" for c in reference):
-            raise CommandFailed(
-                f"{reference!r} is not a run id, a beginning of one, or {LAST}", ExitCode.USAGE
-            )
+            raise CommandFailed(f"{reference!r} is not a run id, a beginning of one, or {LAST}", ExitCode.USAGE)
         root, mark, rest = reference.partition("_")
         # The root of a call is a run; the call itself is not.
         if self._is_run(reference) or (mark and self._is_run(root)):
@@ -174,9 +170,7 @@ class Gateway(Blocking[Transport]):
     @staticmethod
     def _unique(root: str, found: list[str]) -> str:
         if not found:
-            raise CommandFailed(
-                f"no run's id is or begins with {root!r}: `cadre runs` lists them", ExitCode.NOT_FOUND
-            )
+            raise CommandFailed(f"no run's id is or begins with {root!r}: `cadre runs` lists them", ExitCode.NOT_FOUND)
         if len(found) > 1:
             some = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
             raise CommandFailed(f"{root!r} is the beginning of several run ids: {some}", ExitCode.USAGE)

@@ -60,9 +60,7 @@ def output_option(form: str) -> Callable[[Decorated], Decorated]:
 
 bound_options = with_options(
     click.option("--max-steps", type=click.IntRange(min=1), help="Steps before the agent must answer."),
-    click.option(
-        "--deadline", type=Duration(), help="Seconds (or 10m, 2h), then it ends with what it has found."
-    ),
+    click.option("--deadline", type=Duration(), help="Seconds (or 10m, 2h), then it ends with what it has found."),
     click.option("--budget-tokens", type=click.IntRange(min=1), help="Tokens for it and all runs below it."),
     click.option(
         "--budget-cost",

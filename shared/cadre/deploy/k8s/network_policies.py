@@ -87,9 +87,7 @@ def _tcp(*ports: int) -> list[dict[str, Any]]:
 
 
 _DNS_BY_CILIUM = {
-    "toEndpoints": [
-        {"matchLabels": {"k8s:io.kubernetes.pod.namespace": "kube-system", "k8s:k8s-app": "kube-dns"}}
-    ],
+    "toEndpoints": [{"matchLabels": {"k8s:io.kubernetes.pod.namespace": "kube-system", "k8s:k8s-app": "kube-dns"}}],
     # Cilium learns from the answers which addresses a name has.
     "toPorts": [{"ports": [{"port": "53", "protocol": "ANY"}], "rules": {"dns": [{"matchPattern": "*"}]}}],
 }

@@ -205,14 +205,10 @@ OBJECT_KINDS = (
         is_scaled=True,
     ),
     ObjectKind("Team", "teams", TeamBody, columns=(_READY, _REASON)),
-    ObjectKind(
-        "ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON), is_scaled=True
-    ),
+    ObjectKind("ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON), is_scaled=True),
     ObjectKind("Model", "models", _ModelBody, columns=(_READY, _REASON)),
     *(
-        ObjectKind(
-            one.kind, one.plural, one.spec, without=("name",), columns=(_ABOUT[one.kind], _READY, _REASON)
-        )
+        ObjectKind(one.kind, one.plural, one.spec, without=("name",), columns=(_ABOUT[one.kind], _READY, _REASON))
         for one in DEFINITIONS
     ),
 )
@@ -245,9 +241,7 @@ def _definition(kind: ObjectKind) -> Manifest:
         "storage": True,
         "schema": {"openAPIV3Schema": _schema(kind)},
         "subresources": subresources,
-        "additionalPrinterColumns": [
-            {"name": name, "type": of, "jsonPath": path} for name, of, path in columns
-        ],
+        "additionalPrinterColumns": [{"name": name, "type": of, "jsonPath": path} for name, of, path in columns],
     }
     about: dict[str, Any] = {"name": f"{kind.plural}.{GROUP}", "labels": CADRE}
     spec = {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]}

@@ -122,9 +122,7 @@ def plain_pod_spec(
         }
     }
     env = _environment(component, values, workload)
-    container = confined_container(
-        values.image, component.arguments, env=env, **(more or {}), volumeMounts=mounts
-    )
+    container = confined_container(values.image, component.arguments, env=env, **(more or {}), volumeMounts=mounts)
     return confined_pod(
         component.id,
         topologySpreadConstraints=[spread],
@@ -204,9 +202,7 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         plain |= {"CADRE_MEMORY_DIRECTORY": MEMORIES}
     elif component.role == "memory":
         plain |= {"QDRANT_URL": values.qdrant.url}
-        secrets |= _non_empty(
-            QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY"
-        )
+        secrets |= _non_empty(QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY")
     if values.telemetry.url and component.role not in ("sandbox", "provision"):
         plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url}
     plain |= workload.env
@@ -257,9 +253,7 @@ def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]]
         volumes.append({"name": "memories", "persistentVolumeClaim": {"claimName": component.id}})
         mounts.append({"name": "memories", "mountPath": MEMORIES})
     if component.files is not None:
-        volumes.append(
-            {"name": "files", "configMap": {"name": component.files.name, "items": items(component.files)}}
-        )
+        volumes.append({"name": "files", "configMap": {"name": component.files.name, "items": items(component.files)}})
         mounts.append({"name": "files", "mountPath": component.files.folder, "readOnly": True})
     if values.nats.credentials:
         name = values.nats.credentials.format(role=component.role, workload=component.user)

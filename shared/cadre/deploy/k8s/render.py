@@ -131,9 +131,7 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
         found.append(_claim(values.memory_service.storage, about))
     if component.role == "gateway":
         port = {"name": "http", "port": 80, "targetPort": "http"}
-        found.append(
-            manifest("v1", "Service", about, spec={"selector": selector(component.id), "ports": [port]})
-        )
+        found.append(manifest("v1", "Service", about, spec={"selector": selector(component.id), "ports": [port]}))
     return found
 
 
@@ -200,9 +198,7 @@ def _scale(component: Component, values: Values) -> Scale | None:
 
 def _check(component: Component, values: Values, workload: Workload, scale: Scale | None) -> None:
     if min(workload.drain, workload.linger, workload.failover, workload.replicas or 0) < 0:
-        raise SpecError(
-            f"workloads: {component.key}: drain, linger, failover and replicas must be at least 0"
-        )
+        raise SpecError(f"workloads: {component.key}: drain, linger, failover and replicas must be at least 0")
     if scale is not None and not (0 <= scale.min <= scale.max and scale.max >= 1 and scale.lag >= 1):
         raise SpecError(f"workloads: {component.key}: scale: 0 <= min <= max, with max and lag at least 1")
     if scale is not None and scale.min == 0 and component.role == "tools":
@@ -386,9 +382,7 @@ def digest_of(settings: str) -> str:
     return sha256(settings.encode()).hexdigest()[:16]
 
 
-def _role(
-    kind: str, about: dict[str, Any], rules: Sequence[tuple[str, Sequence[str], Sequence[str]]]
-) -> Manifest:
+def _role(kind: str, about: dict[str, Any], rules: Sequence[tuple[str, Sequence[str], Sequence[str]]]) -> Manifest:
     written = [{"apiGroups": [group], "resources": [*of], "verbs": [*verbs]} for group, of, verbs in rules]
     return manifest("rbac.authorization.k8s.io/v1", kind, about, rules=written)
 
@@ -398,9 +392,7 @@ def _binding(role: str, kind: str, about: dict[str, Any], subject: dict[str, str
     return manifest("rbac.authorization.k8s.io/v1", kind, about, roleRef=reference, subjects=[subject])
 
 
-def _operator_deployment(
-    values: Values, about: dict[str, Any], namespaces: Sequence[str], digest: str
-) -> Manifest:
+def _operator_deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str], digest: str) -> Manifest:
     arguments = ["operator", "-f", "/etc/cadre/values.yaml"]
     for namespace in namespaces:
         arguments += ["--namespace", namespace]

@@ -358,9 +358,7 @@ def _check_addresses(values: Values) -> None:
 def _check_nats(nats: Nats) -> None:
     check_name("nats.prefix: the", nats.prefix)
     if re.search(r"[{}]", re.sub(r"\{(role|workload)\}", "", nats.credentials)):
-        raise SpecError(
-            f"nats.credentials: {nats.credentials!r}: only {{role}} and {{workload}} stand in braces"
-        )
+        raise SpecError(f"nats.credentials: {nats.credentials!r}: only {{role}} and {{workload}} stand in braces")
     if nats.tls.client and not nats.tls.secret:
         raise SpecError("nats.tls.client: name the Secret that has tls.crt and tls.key, in nats.tls.secret")
     if nats.monitor and not _HOST_AND_PORT.fullmatch(nats.monitor):
@@ -431,9 +429,7 @@ def _matching(workloads: Mapping[str, Mapping[str, Any]], key: str, found: Any) 
     for pattern in sorted(patterns, key=lambda p: ("*" not in p, len(p))):
         # Null is a value of these; elsewhere it is what the wider ones say.
         over = {
-            name: one
-            for name, one in workloads[pattern].items()
-            if one is not None or name in ("replicas", "scale")
+            name: one for name, one in workloads[pattern].items() if one is not None or name in ("replicas", "scale")
         }
         found = merged(found, over, nulls=True)
     return found
@@ -473,9 +469,7 @@ def _kind_of(assignment: str, keys: list[str]) -> Any:
     for place, key in enumerate(keys):
         so_far = ".".join(keys[:place])
         if _INDEX.search(key):
-            raise SpecError(
-                f"--set {assignment!r}: a list is set as a whole: --set '{_cut(key, so_far)}=[…]'"
-            )
+            raise SpecError(f"--set {assignment!r}: a list is set as a whole: --set '{_cut(key, so_far)}=[…]'")
         if kind is Any:
             return Any
         # What is given in short or as a mapping: below it there are the mapping's keys.

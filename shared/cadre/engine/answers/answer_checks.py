@@ -56,9 +56,7 @@ def check_calls(run: Run, step: int, answer: Any, arguments: dict[str, Any] | No
     return [
         proposed,
         *(
-            ev.ToolCalled(
-                call=call, tool=tool, arguments=with_calls if tool in run.checks_with_calls else asked
-            )
+            ev.ToolCalled(call=call, tool=tool, arguments=with_calls if tool in run.checks_with_calls else asked)
             for call, tool in checks.items()
         ),
     ]

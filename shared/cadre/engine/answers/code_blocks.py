@@ -138,9 +138,7 @@ def dedented(code: str) -> str:
     lines[-1] = lines[-1].rstrip()
     margin = lines[0][: len(lines[0]) - len(lines[0].lstrip(" \t"))]
     return (
-        "\n".join(line.removeprefix(margin) if line.strip() else "" for line in lines)
-        if margin
-        else "\n".join(lines)
+        "\n".join(line.removeprefix(margin) if line.strip() else "" for line in lines) if margin else "\n".join(lines)
     )
 
 
@@ -234,9 +232,7 @@ def _fences(text: str) -> Iterator[CodeBlock]:
             code = _without_partial(_STRAY_TAG.sub("\n", code), fence)
         begin = begun.start("fence") if begun["fence"] else begun.start("late")
         at = close.end if close is not None else len(text)
-        yield CodeBlock(
-            dedented(code), begin, at, label, close is not None, close is not None and close.is_certain
-        )
+        yield CodeBlock(dedented(code), begin, at, label, close is not None, close is not None and close.is_certain)
 
 
 def _label(info: str) -> str:

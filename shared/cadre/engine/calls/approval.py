@@ -179,9 +179,7 @@ def check_correction(
         raise CallNotAllowed(f"{name!r} is {CALLERS}, with the result as feedback of an approval")
     if name not in run.tools and name not in run.members:
         known = ", ".join([*run.tools, *run.members])
-        raise CallNotAllowed(
-            f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}"
-        )
+        raise CallNotAllowed(f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}")
     made = held.arguments if arguments is None else arguments
     check_call(run, name, as_judged(run, name, made))
     if name == PLAN_TOOLS:
@@ -249,9 +247,7 @@ def _as_text(calls: Sequence[RequestedCall], edit: CallEdit) -> str:
 
 def _changed(run: Run, call: RequestedCall, edit: CallEdit) -> RequestedCall:
     if edit.tool is None and edit.arguments is None:
-        raise CallNotAllowed(
-            f"the edit of call {edit.call} changes nothing: give arguments, a tool, or drop it"
-        )
+        raise CallNotAllowed(f"the edit of call {edit.call} changes nothing: give arguments, a tool, or drop it")
     own = call.arguments if isinstance(call.arguments, dict) else {}
     if edit.tool not in (None, call.name):
         own = {}
@@ -261,8 +257,6 @@ def _changed(run: Run, call: RequestedCall, edit: CallEdit) -> RequestedCall:
 def _checked(run: Run, name: str, arguments: dict[str, Any]) -> RequestedCall:
     if name not in run.tools and name not in run.members:
         known = ", ".join([*run.tools, *run.members])
-        raise CallNotAllowed(
-            f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}"
-        )
+        raise CallNotAllowed(f"{name!r} is neither a tool nor a team member of {run.agent}: use one of {known}")
     check_call(run, name, as_judged(run, name, arguments))
     return RequestedCall(name, arguments)

@@ -276,9 +276,7 @@ def _function_tags(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Wri
             pairs.append((one[1].strip(), _trimmed(one[2])))
             at = one.end()
         call = _call(name, _parameters(name, pairs, schema_of), schema_of)
-    return _Written(
-        [call], _behind(text, at, r">?\s*(?:</function>(?:\s*</tool_call>)?|(?=<\|eo[tm]_id\|>))")
-    )
+    return _Written([call], _behind(text, at, r">?\s*(?:</function>(?:\s*</tool_call>)?|(?=<\|eo[tm]_id\|>))"))
 
 
 def _behind(text: str, at: int, close: str) -> int:
@@ -319,9 +317,7 @@ def _keyed(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
     return _Written(calls, _behind(text, at, r"\s*<\|tools_suffix\|>"))
 
 
-_K3 = re.compile(
-    r"<\|open\|>argument key=\"([^\"]+)\"[^<]*<\|sep\|>(.*?)<\|close\|>argument<\|sep\|>", re.DOTALL
-)
+_K3 = re.compile(r"<\|open\|>argument key=\"([^\"]+)\"[^<]*<\|sep\|>(.*?)<\|close\|>argument<\|sep\|>", re.DOTALL)
 
 
 def _kimi_k3(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
@@ -352,11 +348,7 @@ def _invoke(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
     while one := _INVOKED.match(text, at):
         key, value = (one[1], _trimmed(one[3])) if one[1] else (one[4], _trimmed(one[5]))
         about = (
-            {"type": "string"}
-            if one[2] == "true"
-            else {}
-            if one[2] == "false"
-            else own.get(key, {"type": "string"})
+            {"type": "string"} if one[2] == "true" else {} if one[2] == "false" else own.get(key, {"type": "string"})
         )
         arguments[key] = _typed(value, about)
         at = one.end()
@@ -421,9 +413,7 @@ def _end_of_python(text: str, at: int) -> int:
     raise _NoCall
 
 
-_MISTRAL = re.compile(
-    r"\s*(?:\[TOOL_CALLS\])?\s*(?P<name>[\w.-]+)(?:\[CALL_ID\]\w+)?\s*(?:\[ARGS\])?\s*(?=\{)"
-)
+_MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\])?\s*(?P<name>[\w.-]+)(?:\[CALL_ID\]\w+)?\s*(?:\[ARGS\])?\s*(?=\{)")
 
 
 def _mistral(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:

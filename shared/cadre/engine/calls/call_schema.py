@@ -34,9 +34,7 @@ def call_schema(functions: list[dict[str, Any]]) -> Schema:
     return whole | ({"$defs": definitions} if definitions else {})
 
 
-def call_union(
-    functions: list[dict[str, Any]], definitions: Schema, under: str = "arguments"
-) -> list[Schema]:
+def call_union(functions: list[dict[str, Any]], definitions: Schema, under: str = "arguments") -> list[Schema]:
     """Return the schemas of `{"name": …, under: …}` for functions by `name` and `parameters`, one for all that
     take the same. What they refer to is added to `definitions`."""
     names: dict[bytes, list[str]] = {}
@@ -53,10 +51,7 @@ def schema_at_root(name: str, parameters: Schema, definitions: Schema) -> Schema
     """The schema of a function's arguments; its own definitions move to the root, where references look for them."""
     shape = {"type": "object", **typed(_bare(parameters))}
     own = {key: value for place in _DEFINITIONS for key, value in shape.pop(place, {}).items()}
-    if (
-        name == FINAL_ANSWER
-        and shape.get("properties") == typed({"properties": {"answer": {}}})["properties"]
-    ):
+    if name == FINAL_ANSWER and shape.get("properties") == typed({"properties": {"answer": {}}})["properties"]:
         shape["properties"] = {"answer": ANY_ANSWER}
     prefix = name if any(definitions.get(key, value) != value for key, value in own.items()) else ""
     known = {key: f"{prefix}_{key}".lstrip("_") for key in own}

@@ -37,13 +37,9 @@ SchemaOf = Callable[[str], Schema | None]
 """The JSON Schema of what a function takes; None where none of that name can be called."""
 
 _NOT_NAMED = 'The tool call in your answer needs the keys "name" and "arguments".'
-_NO_CALL = (
-    "Your answer holds no tool call. Call a tool, or call `final_answer` with your answer when you are done."
-)
+_NO_CALL = "Your answer holds no tool call. Call a tool, or call `final_answer` with your answer when you are done."
 
-_DECLARED = (
-    "Your answer repeats how the tool {!r} is declared, and calls none. Write the call itself, with values."
-)
+_DECLARED = "Your answer repeats how the tool {!r} is declared, and calls none. Write the call itself, with values."
 
 _SURE = ("arguments", "args", "tool_input", "action_input")
 _ALSO_DECLARED = ("parameters", "input", "input_schema")
@@ -204,9 +200,7 @@ def _looks_declared(value: Any) -> bool:
     return (
         any(key.startswith("$") or isinstance(value[key], dict | list) for key in _KEYWORDS & value.keys())
         or all(kind in _TYPES for kind in kinds)
-        or all(
-            _looks_declared(one) or (isinstance(one, dict) and "description" in one) for one in value.values()
-        )
+        or all(_looks_declared(one) or (isinstance(one, dict) and "description" in one) for one in value.values())
     )
 
 

@@ -36,9 +36,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             card = run.members.get(event.member)
             form = card.input_schema if card is not None else None
             given = arguments_of(form, event.task, event.inputs)
-            call = CallState(
-                id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget
-            )
+            call = CallState(id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget)
             call.passes = event.passes
         case ev.ApprovalRequested():
             kind: CallKind = "tool" if event.kind == "function" else event.kind
@@ -63,9 +61,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
 
 
 def _hold_of(event: ev.ApprovalRequested, n: int, at: float) -> ApprovalHold:
-    return ApprovalHold(
-        reason=event.reason, since=n, at=at, expires_at=event.expires_at, rule=event.rule, by=event.by
-    )
+    return ApprovalHold(reason=event.reason, since=n, at=at, expires_at=event.expires_at, rule=event.rule, by=event.by)
 
 
 def pause_call(run: Run, event: ev.ToolPaused, n: int, at: float) -> None:
@@ -106,9 +102,7 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
             answer = PersonsAnswer("accept", event.arguments or {})
         call.pause.answer = answer
     elif call.kind == "question":
-        close_call(
-            run, call.id, n, at, observation_of(event.arguments) if event.arguments else event.feedback, None
-        )
+        close_call(run, call.id, n, at, observation_of(event.arguments) if event.arguments else event.feedback, None)
     elif event.verdict == "corrected":
         call.correction = Correction(name=call.name, arguments=call.arguments, feedback=event.feedback)
     # approved: the event of the call itself follows
@@ -261,9 +255,7 @@ def _send_next(run: Run, n: int, at: float) -> None:
     that is open, be it held or unfinished."""
     assert run.current is not None
     limit = run.spec.limits.parallel if run.spec else 1
-    waiting = [
-        call for call in run.current.calls if call.is_open and call.hold is None and call.pause is None
-    ]
+    waiting = [call for call in run.current.calls if call.is_open and call.hold is None and call.pause is None]
     first = next((call for call in run.current.calls if call.is_open and _is_serial(run, call)), None)
     under_way = sum(call.opened > 0 for call in waiting)
     for call in waiting:

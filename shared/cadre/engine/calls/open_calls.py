@@ -147,13 +147,10 @@ def shared_out(run: Run, opened: list[ev.AnyEvent]) -> list[ev.AnyEvent]:
     if run.budget is None:
         return opened
     members = sum(
-        isinstance(event, ev.DelegateStarted)
-        or (isinstance(event, ev.ApprovalRequested) and event.kind == "member")
+        isinstance(event, ev.DelegateStarted) or (isinstance(event, ev.ApprovalRequested) and event.kind == "member")
         for event in opened
     )
     return [
-        msgspec.structs.replace(event, budget=share(run, members))
-        if isinstance(event, ev.DelegateStarted)
-        else event
+        msgspec.structs.replace(event, budget=share(run, members)) if isinstance(event, ev.DelegateStarted) else event
         for event in opened
     ]

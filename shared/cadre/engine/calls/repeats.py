@@ -92,9 +92,7 @@ def is_failing_alike(run: Run, action: str, error: ErrorInfo) -> ErrorInfo | Non
     limit = _most_mistakes(run)
     before = run.steps[-(limit - 1) :] if limit > 1 else []
     alike = [
-        step
-        for step in before
-        if isinstance(step, ActionStep) and (action_in(step), step.error) == (action, error)
+        step for step in before if isinstance(step, ActionStep) and (action_in(step), step.error) == (action, error)
     ]
     if not limit or len(alike) < limit - 1:
         return None
@@ -115,9 +113,7 @@ def _most_mistakes(run: Run) -> int:
 
 def _key(name: str, arguments: dict[str, Any]) -> str:
     # To a member nothing and no additional arguments are the same.
-    return _digest(
-        [name, {key: value for key, value in arguments.items() if key != "additional_args" or value}]
-    )
+    return _digest([name, {key: value for key, value in arguments.items() if key != "additional_args" or value}])
 
 
 def _digest(value: Any) -> str:

@@ -54,9 +54,7 @@ def _paused(draft: Draft, result: ToolResult, unfinished: Unfinished) -> None:
     """The call waits: for the clock, or for a person."""
     until = None if unfinished.question else draft.at + unfinished.seconds
     draft.emit(
-        ev.ToolPaused(
-            call=result.call, tool=result.tool, unfinished=unfinished, until=until, executor=result.executor
-        )
+        ev.ToolPaused(call=result.call, tool=result.tool, unfinished=unfinished, until=until, executor=result.executor)
     )
     if not unfinished.question:
         return

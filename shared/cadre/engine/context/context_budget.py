@@ -350,9 +350,7 @@ def to_cover(run: Run, unread: Sequence[MessageStep] = ()) -> int | None:
     first = run.summary.covers if run.summary is not None else 0
     steps, always = [*run.steps, *unread], pinned(run)
     weights = weights_of(steps, run)
-    kept = (
-        limit(run) - run.fixed_tokens - summary_tokens(run) - sum(weights[place] for place in always)
-    ) // 2
+    kept = (limit(run) - run.fixed_tokens - summary_tokens(run) - sum(weights[place] for place in always)) // 2
     covers = len(steps)
     while covers > first:
         weight = 0 if covers - 1 in always else weights[covers - 1]

@@ -167,9 +167,7 @@ def _hear(run: Run, facts: MetValues, call: str, tool: str, value: Any, *, of_fi
             if not any((one.tool, field_of(one.path)) == (tool, field_of(path)) for one in known):
                 known.append(ValuePlace(call, tool, path, number))
     named = _is_named(run, facts, call)
-    facts.heard.append(
-        HeardText(call=call, tool=tool, text="\n".join(texts), starts=starts, paths=paths, named=named)
-    )
+    facts.heard.append(HeardText(call=call, tool=tool, text="\n".join(texts), starts=starts, paths=paths, named=named))
 
 
 def _structured(value: Any) -> Any:
@@ -197,11 +195,7 @@ def _is_named(run: Run, facts: MetValues, call: str) -> bool:
     made = next((one for one in run.open_calls() if one.id == call), None)
     if made is None:
         return False
-    given = [
-        as_value(one)
-        for _, one in leaves(kind_of(run).arguments(run, made.arguments))
-        if isinstance(one, str)
-    ]
+    given = [as_value(one) for _, one in leaves(kind_of(run).arguments(run, made.arguments)) if isinstance(one, str)]
     texts = [one for one in given if one is not None]
     return bool(texts) and all(
         one in facts.given or any(stands_in(one, asked) >= 0 for asked in facts.asked) for one in texts

@@ -234,14 +234,11 @@ class _Counts:
         self._at = arrival.at if arrival is not None else None
         self._others = arrival.others if arrival is not None else {}
         self._sums = arrival.sums if arrival is not None else {}
-        self._own = (
-            [one for id, one in run.facts.calls.items() if id != call] if run.facts is not None else []
-        )
+        self._own = [one for id, one in run.facts.calls.items() if id != call] if run.facts is not None else []
         for event in before:
             match event:
                 case (
-                    ev.ToolCalled(tool=name, arguments=arguments)
-                    | ev.ApprovalRequested(name=name, arguments=arguments)
+                    ev.ToolCalled(tool=name, arguments=arguments) | ev.ApprovalRequested(name=name, arguments=arguments)
                 ):
                     self._own.append(counted(run, name, arguments, self._at or 0.0))
                 case ev.DelegateStarted(member=name):
@@ -256,9 +253,7 @@ class _Counts:
         rule = PolicyRule(calls=[pattern])
         since = day_of(self._at) if per == "user_day" and self._at is not None else None
         own = [one for one in self._own if since is None or day_of(one.at) == since]
-        mine = sum(
-            1 if what == "count" else one.amount for one in own if is_about(rule, one.tool, one.does or None)
-        )
+        mine = sum(1 if what == "count" else one.amount for one in own if is_about(rule, one.tool, one.does or None))
         if per == "run":
             return mine
         key = f"{what}:{pattern}:{per}"

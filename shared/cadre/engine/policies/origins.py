@@ -17,18 +17,14 @@ from cadre.journal.facts import HeardText, MetValues, ValuePlace
 from cadre.protocol.cards import ALL_FIELDS, ToolCard
 from cadre.protocol.policy import Policy, ValueOrigin
 
-ORIGINS: tuple[ValueOrigin, ...] = (
-    *("task", "listed", "trusted", "sole", "field", "named", "text", "nowhere"),
-)
+ORIGINS: tuple[ValueOrigin, ...] = (*("task", "listed", "trusted", "sole", "field", "named", "text", "nowhere"),)
 """From the most to the least trustworthy."""
 
 ASKED: tuple[ValueOrigin, ...] = ("task",)
 KNOWN: tuple[ValueOrigin, ...] = ("task", "listed", "trusted")
 CLEAR: tuple[ValueOrigin, ...] = (*KNOWN, "sole")
 
-_INVISIBLE = dict.fromkeys(
-    [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF, 0xAD], None
-)
+_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF, 0xAD], None)
 _QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "`": "'", "´": "'", "“": '"', "”": '"', "„": '"'})
 _SCHEME = re.compile(r"\b(?:https?|ftp)://")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?!\w)")

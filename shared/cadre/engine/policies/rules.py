@@ -81,9 +81,7 @@ def counted(run: Run, name: str, arguments: dict[str, Any], at: float) -> Counte
     action = action_of(run, name)
     amount = kind_of(run).arguments(run, arguments).get(action.amount) if action.amount else None
     is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    return CountedCall(
-        name, kind_of_call(run, name) or "", float(amount) if is_number and amount else 0.0, at
-    )
+    return CountedCall(name, kind_of_call(run, name) or "", float(amount) if is_number and amount else 0.0, at)
 
 
 def is_planned(run: Run, name: str) -> bool:

@@ -43,9 +43,7 @@ def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
             run.own = CodeState(snapshot=left, inherited_snapshot=left)
         case BlockStarted():
             begun = at if run.spec is not None and code_of(run.spec).limits.wall_seconds is not None else None
-            _state(run).work = CodeInWork(
-                block=event.block, code=event.code, since=n, at=at, started_at=begun
-            )
+            _state(run).work = CodeInWork(block=event.block, code=event.code, since=n, at=at, started_at=begun)
             if run.current is not None:
                 run.current.own = CodeStep(code=event.code)
         case BlockYielded():
@@ -170,7 +168,5 @@ def _end(run: Run, event: BlockFinished) -> None:
 
 def _variables_left(run: Run) -> str | None:
     """By the code of the run that this one goes on from."""
-    steps = (
-        step.own for step in reversed(run.steps) if isinstance(step, ActionStep) and not step.interrupted
-    )
+    steps = (step.own for step in reversed(run.steps) if isinstance(step, ActionStep) and not step.interrupted)
     return next((own.snapshot for own in steps if isinstance(own, CodeStep)), None)

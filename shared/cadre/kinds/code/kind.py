@@ -115,9 +115,7 @@ class CodeKind(Stepwise):
         ref = not_given(state_of(run), value, references)
         if ref is None:
             return None
-        return ErrorInfo(
-            "code-failed", f"{ref} was not given to this run: pass on what you have got as it is."
-        )
+        return ErrorInfo("code-failed", f"{ref} was not given to this run: pass on what you have got as it is.")
 
     def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
         """Return why the run ends with so many more calls, and bytes stored; None when it goes on."""
@@ -238,12 +236,7 @@ class CodeKind(Stepwise):
 def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     """Return whether the sandbox owes this; a second sandbox's answer to the same question is not awaited any more."""
     work = state_of(run).work
-    return (
-        work is not None
-        and work.since > 0
-        and answer.block == work.block
-        and answer.exchange == len(work.exchanges)
-    )
+    return work is not None and work.since > 0 and answer.block == work.block and answer.exchange == len(work.exchanges)
 
 
 CODE = CodeKind()
@@ -382,9 +375,7 @@ def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
     """Add to the state what the event gives the run, and what its code has used by it."""
     match event:
         case ev.RunAccepted():
-            steps = [
-                one.own for one in run.steps if isinstance(one, ActionStep) and isinstance(one.own, CodeStep)
-            ]
+            steps = [one.own for one in run.steps if isinstance(one, ActionStep) and isinstance(one.own, CodeStep)]
             state.references = []
             if any(one.references is None and one.snapshot is not None for one in steps):
                 state.references = None
@@ -397,11 +388,7 @@ def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
         case BlockFinished():
             state.stored += event.stored
             _add(state, [*event.references, *_own(event.output)])
-            if (
-                run.current is not None
-                and isinstance(run.current.own, CodeStep)
-                and state.references is not None
-            ):
+            if run.current is not None and isinstance(run.current.own, CodeStep) and state.references is not None:
                 run.current.own.references = state.references[state.referenced_in_steps :]
                 state.referenced_in_steps = len(state.references)
         case (

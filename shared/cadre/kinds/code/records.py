@@ -28,9 +28,7 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
     code: str
 
     def describe(self) -> Description:
-        return Description(
-            "running code", work=[PieceOfWork(self.block, "code", text=self.code, tool=PYTHON, **_SPAN)]
-        )
+        return Description("running code", work=[PieceOfWork(self.block, "code", text=self.code, tool=PYTHON, **_SPAN)])
 
 
 class ProcessYielded(JournalEvent, frozen=True):

@@ -118,9 +118,7 @@ class GoalsKind(Stepwise):
 
     def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, ThoughtStep)
-        return StepAccount(
-            "Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)"
-        )
+        return StepAccount("Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)")
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         return is_whole(reply.content)
@@ -139,9 +137,7 @@ class GoalsKind(Stepwise):
 
 def _thought(step: int, answer: Iteration) -> GoalThought:
     thoughts = answer.thoughts
-    return GoalThought(
-        step=step, tool=answer.tool, text=thoughts.get("text", ""), speak=thoughts.get("speak", "")
-    )
+    return GoalThought(step=step, tool=answer.tool, text=thoughts.get("text", ""), speak=thoughts.get("speak", ""))
 
 
 def _question(steps: Sequence[Step]) -> str | None:

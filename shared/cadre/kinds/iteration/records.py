@@ -95,6 +95,4 @@ def check_section(spec: Any, kind: str, section: IterationSection) -> None:
     taken = {FINISH, *(["think"] if section.think else [])}
     names = [name for name in [*spec.tools, *map(str, spec.team)] if name.casefold() in taken]
     if names:
-        raise SpecError(
-            f"{names[0]!r} is a tool of kind {kind} itself: name yours otherwise", agent=spec.name
-        )
+        raise SpecError(f"{names[0]!r} is a tool of kind {kind} itself: name yours otherwise", agent=spec.name)

@@ -84,8 +84,7 @@ THINK_PARAMETERS = object_of(task_description={"type": "string"})
 _OWN = {FINISH: {"type": "object", "properties": {"response": {}}}, THINK: THINK_PARAMETERS}
 
 FORM = (
-    '{"thoughts": {"text": …, "reasoning": …, "plan": …, "criticism": …, "speak": …},'
-    ' "tool": {"name": …, "args": {…}}}'
+    '{"thoughts": {"text": …, "reasoning": …, "plan": …, "criticism": …, "speak": …}, "tool": {"name": …, "args": {…}}}'
 )
 
 
@@ -129,9 +128,7 @@ def read_iteration(content: str, schema_of: SchemaOf = takes_own) -> Iteration:
     try:
         return _iteration(read_object(content, "tool", "thoughts", "name", "function"), schema_of)
     except ReadingError as error:
-        raise ReadingError(
-            f"{error.sentence} Answer with JSON of this form and nothing else: {FORM}"
-        ) from error
+        raise ReadingError(f"{error.sentence} Answer with JSON of this form and nothing else: {FORM}") from error
 
 
 def plain_name(name: str) -> str:
@@ -233,9 +230,7 @@ def iteration_schema(run: Run, *, think: bool, ends: bool = True) -> dict[str, A
     offered += [{"name": FINISH, "parameters": response}] if ends or not offered else []
     union = call_union(offered, definitions, "args")
     thoughts = object_of(text=_TEXT, reasoning=_TEXT, plan=_TEXT, criticism=_TEXT, speak=_TEXT)
-    return object_of(thoughts=thoughts, tool={"anyOf": union}) | (
-        {"$defs": definitions} if definitions else {}
-    )
+    return object_of(thoughts=thoughts, tool={"anyOf": union}) | ({"$defs": definitions} if definitions else {})
 
 
 def in_form(

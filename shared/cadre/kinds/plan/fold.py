@@ -59,9 +59,7 @@ def resumed(prefix: Iterable[Step]) -> PlanState:
     if not notes:
         return PlanState()
     last = notes[-1]
-    items = [
-        msgspec.structs.replace(one, state="pending") if one.state == "running" else one for one in last.items
-    ]
+    items = [msgspec.structs.replace(one, state="pending") if one.state == "running" else one for one in last.items]
     return PlanState(items=items, version=last.version, stage=last.stage)
 
 
@@ -124,9 +122,7 @@ def with_plan(items: list[PlanItem], made: PlanMade) -> list[PlanItem]:
     again = {step.step for step in made.steps}
     kept = [one for one in items if one.state != "pending" and one.step not in again]
     if made.origin == "replan":
-        kept = [
-            msgspec.structs.replace(one, state="replaced") if one.state == "failed" else one for one in kept
-        ]
+        kept = [msgspec.structs.replace(one, state="replaced") if one.state == "failed" else one for one in kept]
     return [*kept, *(PlanItem(plan=step) for step in made.steps)]
 
 
@@ -178,9 +174,7 @@ def _after(begun: list[PlanItem], pending: list[PlanStep], operation: dict[str, 
 
 def _pending(begun: list[PlanItem], pending: list[PlanStep], number: int) -> PlanStep:
     if any(one.step == number for one in begun):
-        raise EditNotAllowed(
-            f"step {number} has begun already: it cannot be changed any more", "edit-too-late"
-        )
+        raise EditNotAllowed(f"step {number} has begun already: it cannot be changed any more", "edit-too-late")
     found = next((one for one in pending if one.step == number), None)
     if found is None:
         raise EditNotAllowed(f"there is no step {number}")
@@ -196,9 +190,7 @@ def _replaced(begun: list[PlanItem], written: list[Any]) -> list[PlanStep]:
         if one.state == "replaced" and mine is None:
             continue
         if mine is None or _plain(mine) != _plain(one.plan):
-            raise EditNotAllowed(
-                f"step {one.step} has begun already: it cannot be changed any more", "edit-too-late"
-            )
+            raise EditNotAllowed(f"step {one.step} has begun already: it cannot be changed any more", "edit-too-late")
     left = [step for step in steps if step.step not in {one.step for one in begun}]
     return [step if step.needs is not None else msgspec.structs.replace(step, needs=[]) for step in left]
 

@@ -165,9 +165,7 @@ class PlanKind(Kind):
         """Apply the edit and start the steps that may begin; people who watch read the new plan."""
         run, state = draft.run, state_of(draft.run)
         if state.stage not in (EXECUTING, APPROVE):
-            raise EditNotAllowed(
-                "the plan is not there, or is being replaced: look again later", "edit-too-late"
-            )
+            raise EditNotAllowed("the plan is not there, or is being replaced: look again later", "edit-too-late")
         steps = [one.plan for one in edited_items(state.items, edit.operations) if one.state == "pending"]
         try:
             check_actions(run, steps)
@@ -191,13 +189,10 @@ class PlanKind(Kind):
     def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, PlanNote)
         text = "\n".join(
-            f"{one.step}. [{shown_state(own.items, one)}] {one.plan.action}: {doing_of(one)}"
-            for one in own.items
+            f"{one.step}. [{shown_state(own.items, one)}] {one.plan.action}: {doing_of(one)}" for one in own.items
         )
         seen = text if own.stage in (EXECUTING, RESULT) else None
-        return StepAccount(
-            "Plan", text, text, seen, "Observation:\n(no step of it was done)", with_calls=True
-        )
+        return StepAccount("Plan", text, text, seen, "Observation:\n(no step of it was done)", with_calls=True)
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_about_plan(run, purpose, chat)
@@ -224,9 +219,7 @@ def _decided(draft: Draft, progress: PlanProgress) -> None:
     """Act on a person's decision about the plan."""
     decision = draft.arrival.what
     if not isinstance(decision, Decision):
-        progress.stop(
-            ErrorInfo("expired", "Nobody decided in time about the plan, so nothing of it was done.")
-        )
+        progress.stop(ErrorInfo("expired", "Nobody decided in time about the plan, so nothing of it was done."))
         return
     if decision.verdict != "rejected":
         agreed = [one.plan for one in progress.state.items if one.state == "pending"]
@@ -319,9 +312,7 @@ def ask_about_plan(run: Run, purpose: str, chat: Chat) -> ModelRequest:
         left = plan_of(run.spec).most - sum(item.state == "done" for item in state.items)
         text = chat.rendered("plan.replan", steps=told_items(run, state.items), most=str(left), **shown)
     else:
-        text = chat.rendered(
-            "plan.conclude", steps=told_items(run, state.items), output_schema=told_form, **shown
-        )
+        text = chat.rendered("plan.conclude", steps=told_items(run, state.items), output_schema=told_form, **shown)
         schema = last_answer_form(run)
     # What an endpoint refused, or a model could not keep to, is asked for by the prompt alone.
     is_held = asked_model(run).calls != "text" and not state.tries
@@ -425,9 +416,7 @@ def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
     known = [EXECUTE, *run.tools, *run.members]
     for step in steps:
         if strange_steps(run, [step]):
-            raise PlanError(
-                f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}"
-            )
+            raise PlanError(f"Step {step.step}: there is no action {step.action!r}; use one of {', '.join(known)}")
         _check_arguments(run, step)
         # Whether a name that is not there at the moment is a tool's, which needs no task, is unknown.
         if step.action not in {*run.tools, *run.missing} and not step.task.strip():

@@ -56,9 +56,7 @@ class PlanProgress:
             return
         seconds = draft.spec.approval_seconds
         expires = draft.at + seconds if seconds is not None else None
-        question = (
-            "May this plan be carried out?" if origin != "replan" else "May this new plan be carried out?"
-        )
+        question = "May this plan be carried out?" if origin != "replan" else "May this new plan be carried out?"
         told = {"plan": [one.plan for one in self.state.items if one.state == "pending"]}
         draft.hold("plan", question, expires, msgspec.to_builtins(told))
 
@@ -162,7 +160,5 @@ class PlanProgress:
 def _failure(failed: list[PlanItem]) -> ErrorInfo:
     if not failed:
         return ErrorInfo("plan-failed", "The plan has no step that could be done.")
-    told = "; ".join(
-        f"step {item.step} has failed: {item.error.message if item.error else ''}" for item in failed
-    )
+    told = "; ".join(f"step {item.step} has failed: {item.error.message if item.error else ''}" for item in failed)
     return ErrorInfo("plan-failed", f"The plan cannot be carried out: {told}")

@@ -26,9 +26,7 @@ def check(spec: Any) -> None:
     if spec.kind != KIND:
         _check_executing(spec)
     elif section.execute:
-        raise SpecError(
-            f"is what agents of kind {KIND} do anyway: leave it out", key="plan.execute", agent=spec.name
-        )
+        raise SpecError(f"is what agents of kind {KIND} do anyway: leave it out", key="plan.execute", agent=spec.name)
     bounds = [("plan.replans", section.replans, 0), ("plan.tries", section.tries, 1)]
     check_bounds(spec.name, [*bounds, ("plan.most", section.most, 1)])
     for key in ("system", "user"):
@@ -47,8 +45,7 @@ def check(spec: Any) -> None:
     for step in steps:
         if step.action not in known:
             raise SpecError(
-                f"step {step.step}: there is no action {step.action!r}; write one of"
-                f" {', '.join(sorted(known))}",
+                f"step {step.step}: there is no action {step.action!r}; write one of {', '.join(sorted(known))}",
                 key="plan.steps",
                 agent=spec.name,
             )
@@ -120,9 +117,7 @@ class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
         steps = "; ".join(f"{one.step} {one.action}" for one in self.steps)
         why = f" ({self.reason})" if self.reason else ""
         work = [
-            PieceOfWork(
-                work_id(one.step), f"{one.step} {one.action}", "queued", _text_of(one), replaces=n == 0
-            )
+            PieceOfWork(work_id(one.step), f"{one.step} {one.action}", "queued", _text_of(one), replaces=n == 0)
             for n, one in enumerate(self.steps)
         ]
         told = (f"{one.step} {one.action}: {one.task or observation_of(one.args)}" for one in self.steps)

@@ -30,9 +30,7 @@ def as_step(value: Any, place: int | str) -> PlanStep:
         keys = ", ".join(PlanStep.__struct_fields__)
         raise PlanError(f"Step {place} has the unknown key {min(map(str, unknown))!r}; the keys are {keys}")
     try:
-        filled = (
-            {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
-        )
+        filled = {key: one for key, one in value.items() if one is not None} if isinstance(value, dict) else value
         return msgspec.convert(filled, PlanStep, strict=False)
     except msgspec.ValidationError as error:
         raise PlanError(f"Step {place}: {error}") from error
@@ -54,9 +52,7 @@ def numbered(
         raise PlanError(f"The plan has more than {most} steps")
     for number in numbers:
         if number < 1 or numbers.count(number) > 1 or number in taken:
-            raise PlanError(
-                f"Step {number}: give each step a number of its own, from 1, that is not in use yet"
-            )
+            raise PlanError(f"Step {number}: give each step a number of its own, from 1, that is not in use yet")
     in_order = all(step.needs is None for step in found)
     found = [
         msgspec.structs.replace(step, needs=_needs(step, numbers[at - 1 : at] if in_order and at else []))

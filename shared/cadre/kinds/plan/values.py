@@ -102,9 +102,7 @@ def part_of(run: Run, items: list[PlanItem], item: PlanItem) -> dict[str, Any]:
     """The fields of the spec that hold in that run: it makes no plan, and what becomes of the result is not its own."""
     section = plan_of(run.spec)
     direct = msgspec.to_builtins(
-        msgspec.structs.replace(
-            section, steps=[], result=None, approve_plan=False, direct=_whole(run, items, item)
-        )
+        msgspec.structs.replace(section, steps=[], result=None, approve_plan=False, direct=_whole(run, items, item))
     )
     direct["prompt"] = {"system": prompt_of(run, items, item)}
     return {

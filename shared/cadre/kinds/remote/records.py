@@ -131,9 +131,7 @@ def check(spec: Any) -> None:
     check_bounds(spec.name, bounds)
     ways = (bool(section.card), bool(section.url), section.program is not None, section.nats is not None)
     if ways.count(True) > 1:
-        raise SpecError(
-            "give either a card, a url, a program or an agent on NATS", key="remote", agent=spec.name
-        )
+        raise SpecError("give either a card, a url, a program or an agent on NATS", key="remote", agent=spec.name)
 
 
 DECLARATION = KindDeclaration(

@@ -179,9 +179,7 @@ class SolutionKind(Stepwise):
         if purpose != "final":
             return super().request(run, purpose, chat)
         messages = chat.last_word(run)
-        return (
-            ask_for_json(run, chat, messages, form) if form is not None else ModelRequest(messages=messages)
-        )
+        return ask_for_json(run, chat, messages, form) if form is not None else ModelRequest(messages=messages)
 
     def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, SolutionStep)
@@ -216,9 +214,7 @@ def _outcome(call: ProposedCall) -> str:
 
 
 def _is_question(run: Run, call: str) -> bool:
-    return run.current is not None and any(
-        one.id == call and one.kind == "question" for one in run.current.calls
-    )
+    return run.current is not None and any(one.id == call and one.kind == "question" for one in run.current.calls)
 
 
 def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:
@@ -255,9 +251,7 @@ def graph_of(spec: AgentSpec) -> Iterator[str]:
 _EXPIRED = {"reject": MODEL, "approve": "calls", "end": "stop([end])"}
 
 
-def ask_for_json(
-    run: Run, chat: Chat, messages: list[ChatMessage], schema: dict[str, object]
-) -> ModelRequest:
+def ask_for_json(run: Run, chat: Chat, messages: list[ChatMessage], schema: dict[str, object]) -> ModelRequest:
     """The request for JSON that fits the schema. Stop sequences would cut it within an argument."""
     form = form_of(run)
     if form == "schema":

@@ -145,9 +145,7 @@ class FormRefused(JournalEvent, frozen=True, tag="solution.form_refused"):
     reason: str = ""
 
     def describe(self) -> Description:
-        return Description(
-            "", [f"the endpoint refuses the form of solutions; asked for from now on: {self.form}"]
-        )
+        return Description("", [f"the endpoint refuses the form of solutions; asked for from now on: {self.form}"])
 
 
 class SolutionState(KindState, kw_only=True, tag=KIND, omit_defaults=True):

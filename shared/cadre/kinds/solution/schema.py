@@ -35,9 +35,7 @@ def solution_schema(run: Run) -> Schema:
     """Return the schema of `{"solution": {"calls": […], "output": …}}` for what is in reach of the run now."""
     assert run.spec is not None
     definitions: Schema = {}
-    tools = [
-        {"name": tool.name, "parameters": with_all_required(tool.input_schema)} for tool in run.tools.values()
-    ]
+    tools = [{"name": tool.name, "parameters": with_all_required(tool.input_schema)} for tool in run.tools.values()]
     members = [{"name": name, "parameters": _member(card)} for name, card in run.members.items()]
     union = call_union([*tools, *members], definitions)
     union += [_implicit(name, one, definitions) for name, one in solution_of(run.spec).implicit.items()]

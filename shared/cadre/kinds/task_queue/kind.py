@@ -196,9 +196,7 @@ class TaskQueueKind(Kind):
         assert isinstance(own, QueueStep)
         if own.question is None:
             return None
-        return StepAccount(
-            "Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)"
-        )
+        return StepAccount("Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)")
 
 
 def state_of(run: Run) -> QueueState:
@@ -216,12 +214,7 @@ def _question(steps: Sequence[Step], state: QueueState) -> str | None:
     last = last_action(steps)
     own = last.own if last is not None else None
     is_analysis = isinstance(own, QueueStep) and own.stage == "analyse" and not own.events
-    if (
-        state.stage != "analyse"
-        or not is_analysis
-        or not isinstance(own, QueueStep)
-        or own.question is not None
-    ):
+    if state.stage != "analyse" or not is_analysis or not isinstance(own, QueueStep) or own.question is not None:
         return None
     return thinking_question(last)
 
@@ -310,9 +303,7 @@ def graph_of(spec: AgentSpec) -> Iterator[str]:
     yield f'    initialize["initialize<br/>at most {section.initial} tasks"] --> queue'
     yield f'    queue[("queue<br/>at most {section.most} tasks")]'
     yield f'    queue -->|"first"| {tasks}["does a task<br/>at most {section.tries} tries"]'
-    after = [
-        name for name, wanted in (("create", section.create), ("prioritize", section.prioritize)) if wanted
-    ]
+    after = [name for name, wanted in (("create", section.create), ("prioritize", section.prioritize)) if wanted]
     for node in after:
         yield f'    {node}["{node}"]'
     yield f"    {' --> '.join([tasks, *after, 'queue'])}"

@@ -57,9 +57,7 @@ def begin_action(draft: Draft, state: WorkflowState, step: WorkflowStep, number:
     return None
 
 
-def _begun(
-    draft: Draft, state: WorkflowState, step: WorkflowStep, number: int
-) -> StepOutcome | Callable[[], None]:
+def _begun(draft: Draft, state: WorkflowState, step: WorkflowStep, number: int) -> StepOutcome | Callable[[], None]:
     """The step's outcome, or what begins it: nothing is decided before all of its templates have their values."""
     values = values_of(draft.run, state)
     match action_of(step):
@@ -110,11 +108,7 @@ def way_after(run: Run, state: WorkflowState, step: WorkflowStep, outcome: StepO
     try:
         if step.route is not None:
             text_of(step.route.instruction, values)
-        return (
-            _first_that_holds(step.when, step.next, values)
-            if step.when
-            else outcome._replace(target=step.next)
-        )
+        return _first_that_holds(step.when, step.next, values) if step.when else outcome._replace(target=step.next)
     except ExpressionError as error:
         return StepOutcome(error=ErrorInfo("no-value", str(error)))
 
@@ -126,9 +120,7 @@ def _first_that_holds(cases: list[RouteCase], default: str, values: dict[str, An
     if default:
         return StepOutcome(label="else", target=default)
     tried = "; ".join(case.condition for case in cases)
-    return StepOutcome(
-        error=ErrorInfo("no-way", f"None of its conditions holds ({tried}), and it has no other way.")
-    )
+    return StepOutcome(error=ErrorInfo("no-way", f"None of its conditions holds ({tried}), and it has no other way."))
 
 
 def _task(agent: AgentAction, values: dict[str, Any]) -> dict[str, Any]:
@@ -200,11 +192,7 @@ def part_of(run: Run, state: WorkflowState, call: CallState) -> dict[str, Any]:
     values = values_of(run, state)
     given = {name: values[name] for name in sorted(names_read(steps) - {*_OF_THE_RUN}) if name in values}
     # The item and index of an outer part's task also hold for the inner part, unless it has its own.
-    given |= {
-        name: values[name]
-        for name in ("item", "index")
-        if name in values and not isinstance(action, EachAction)
-    }
+    given |= {name: values[name] for name in ("item", "index") if name in values and not isinstance(action, EachAction)}
     section = msgspec.to_builtins(WorkflowSpec(start=start, steps=steps, given=given))
     return {
         "sections": [section],

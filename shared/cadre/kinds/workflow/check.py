@@ -92,8 +92,7 @@ def _check_graph(workflow: WorkflowSpec) -> None:
     for name in steps:
         if name not in ending:
             raise SpecError(
-                "no way leads from it to an end: let some step behind it go on to one"
-                " without `next`, or to an `end`",
+                "no way leads from it to an end: let some step behind it go on to one without `next`, or to an `end`",
                 key=f"workflow.steps.{name}",
             )
 

@@ -50,9 +50,7 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
         run.current.own = WorkflowStepNote(name=event.name, attempt=event.attempt)
     elif isinstance(event, WorkflowStepFinished) and run.current is not None:
         result = None if event.error is not None else state.value
-        run.current.own = WorkflowStepNote(
-            name=event.name, attempt=state.attempt, result=result, next=event.next
-        )
+        run.current.own = WorkflowStepNote(name=event.name, attempt=state.attempt, result=result, next=event.next)
 
 
 def _with_parts(run: Run, state: WorkflowState) -> WorkflowState:

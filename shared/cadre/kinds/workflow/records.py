@@ -46,13 +46,7 @@ class WorkflowStepFinished(JournalEvent, frozen=True, tag="workflow.step_finishe
 
     def describe(self) -> Description:
         if self.error is not None:
-            what = (
-                "will be tried again"
-                if self.retry
-                else f"leads to {self.next}"
-                if self.next
-                else "ends the run"
-            )
+            what = "will be tried again" if self.retry else f"leads to {self.next}" if self.next else "ends the run"
             return Description("", [f"{self.name} failed and {what}: {self.error.message}"])
         way = f" ({self.label})" if self.label else ""
         line = f"leaves {self.name} for {self.next}{way}" if self.next else f"ends behind {self.name}{way}"

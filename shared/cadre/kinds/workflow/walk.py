@@ -217,6 +217,4 @@ def _is_passing(attempts: StepAttempts, error: ErrorInfo) -> bool:
     """Return whether the step may be tried again after this error."""
     if not attempts.on:
         return error.code not in _FINAL
-    return any(
-        one in (error.code, error.type) or one.casefold() in error.message.casefold() for one in attempts.on
-    )
+    return any(one in (error.code, error.type) or one.casefold() in error.message.casefold() for one in attempts.on)

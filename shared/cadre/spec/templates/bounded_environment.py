@@ -295,17 +295,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
                 self._check_node(node)
                 within = loops + isinstance(node, nodes.For)
                 if within > MAX_LOOPS_WITHIN:
-                    raise TemplateSyntaxError(
-                        f"it has more than {MAX_LOOPS_WITHIN} loops in each other", node.lineno
-                    )
+                    raise TemplateSyntaxError(f"it has more than {MAX_LOOPS_WITHIN} loops in each other", node.lineno)
                 below += [(one, within) for one in node.iter_child_nodes()]
             level = below
 
     def _check_node(self, node: nodes.Node) -> None:
         if type(node) not in _ALLOWED:
-            raise TemplateSyntaxError(
-                f"a template may hold no {type(node).__name__.lower()}", node.lineno or 1
-            )
+            raise TemplateSyntaxError(f"a template may hold no {type(node).__name__.lower()}", node.lineno or 1)
         if isinstance(node, nodes.For):
             if node.recursive:
                 raise TemplateSyntaxError("a template may hold no recursive loop", node.lineno)
@@ -373,9 +369,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         for part in parts:
             length += len(part)
             if length > prices.MAX_TEXT_CHARACTERS:
-                raise OverflowError(
-                    f"the text would have more than {prices.MAX_TEXT_CHARACTERS:,} characters"
-                )
+                raise OverflowError(f"the text would have more than {prices.MAX_TEXT_CHARACTERS:,} characters")
             texts.append(part)
         return "".join(texts)
 

@@ -112,9 +112,7 @@ def _centered(work: TemplateWork, value: Any, width: Any = 80) -> None:
     prices.price_of_width(work, width)
 
 
-def _indented(
-    work: TemplateWork, value: Any, width: Any = 4, first: bool = False, blank: bool = False
-) -> None:
+def _indented(work: TemplateWork, value: Any, width: Any = 4, first: bool = False, blank: bool = False) -> None:
     _whole(work, value, value)
     text = str(value)
     prices.price_of_lines(work, text, _PADDED)
@@ -133,9 +131,7 @@ def _cut(work: TemplateWork, value: Any, parts: Any = 1, fill: Any = None) -> No
 
 
 def _rounded(work: TemplateWork, value: Any, precision: Any = 0, method: Any = "common") -> None:
-    if abs(precision) > _MAX_DIGITS or (
-        isinstance(value, int) and value.bit_length() > prices.MAX_NUMBER_BITS
-    ):
+    if abs(precision) > _MAX_DIGITS or (isinstance(value, int) and value.bit_length() > prices.MAX_NUMBER_BITS):
         raise OverflowError(f"round: write a precision of at most {_MAX_DIGITS} digits")
 
 
@@ -177,9 +173,7 @@ _FILTERS: dict[str, Price] = {
     "wordcount": _counted,
 }
 
-_FREE = (
-    "boolean defined even divisibleby false float integer iterable mapping none number odd sequence string"
-)
+_FREE = "boolean defined even divisibleby false float integer iterable mapping none number odd sequence string"
 _COMPARED = "== eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le sameas"
 _TESTS: dict[str, Price] = {
     **dict.fromkeys((*_FREE.split(), "true", "undefined"), _taken),
@@ -255,9 +249,7 @@ def _expanded(work: TemplateWork, text: str, tabsize: Any = 8) -> None:
     prices.price_of_width(work, tabsize, text.count("\t"))
 
 
-def _split(
-    work: TemplateWork, text: str, sep: Any = None, maxsplit: Any = -1, *, backwards: bool = False
-) -> None:
+def _split(work: TemplateWork, text: str, sep: Any = None, maxsplit: Any = -1, *, backwards: bool = False) -> None:
     prices.price_of_split(work, text, sep, backwards=backwards)
 
 

@@ -60,8 +60,7 @@ _MAX_DIGITS = 3
 
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _SPACES = (
-    _LINE_ENDS
-    + "\t\x1f \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+    _LINE_ENDS + "\t\x1f \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 )
 
 _CONVERSION = re.compile(r"%%|%(?:\([^()]*\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?")

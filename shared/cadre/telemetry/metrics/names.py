@@ -215,9 +215,7 @@ ATTEMPTS_LOST = Metric(
     (AGENT,),
 )
 DEAD_LETTERS = Metric("cadre.dead_letters", "observable gauge", "{message}", "Messages that were given up.")
-STREAM_BYTES = Metric(
-    "cadre.stream.size", "observable gauge", "By", "Bytes of a stream, one copy of it.", (STREAM,)
-)
+STREAM_BYTES = Metric("cadre.stream.size", "observable gauge", "By", "Bytes of a stream, one copy of it.", (STREAM,))
 STREAM_LAGGING = Metric(
     "cadre.stream.replicas.lagging",
     "observable gauge",

@@ -61,9 +61,7 @@ class Calls:
                 self._refuse(event, agent, parent, now)
             case ev.ToolAnswered():
                 self._answer(event, now)
-            case ev.DelegateFinished(call=call, error=error, state=state) if (
-                self._spans.get(call) is not None
-            ):
+            case ev.DelegateFinished(call=call, error=error, state=state) if self._spans.get(call) is not None:
                 fault = fault_of(error) if state in ("error", "cancelled") else None
                 content = self._content.of(OUTPUT_VALUE=event.text or None)
                 self._spans.end(call, now, fault, attributes={names.CALL_STATE: state, **content})
@@ -235,9 +233,7 @@ class Calls:
         """
         if call.kind == "CLIENT":
             return call.span
-        sent = OpenSpan(
-            span_id(work, "send"), call.span, f"{names.SEND} {template}", at, call.service, "PRODUCER"
-        )
+        sent = OpenSpan(span_id(work, "send"), call.span, f"{names.SEND} {template}", at, call.service, "PRODUCER")
         sent.attributes = {**about_messaging(template, message, names.SEND), names.KIND: "CHAIN"}
         self._spans.add(sent, at)
         return sent.span

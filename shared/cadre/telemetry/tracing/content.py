@@ -143,9 +143,7 @@ def _parts(message: ChatMessage) -> Iterator[dict[str, Any]]:
         response = _fitting(message["content"])
         yield {"type": "tool_call_response", "id": message["tool_call_id"], "response": response}
     elif isinstance(content, list):
-        yield from (
-            _image(part) if part["type"] == "image_url" else _text_of(part["text"]) for part in content
-        )
+        yield from (_image(part) if part["type"] == "image_url" else _text_of(part["text"]) for part in content)
     elif content:
         yield _text_of(content)
     for call in message.get("tool_calls", ()):

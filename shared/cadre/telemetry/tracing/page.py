@@ -139,9 +139,7 @@ def _row(placed: Placed, begin: int, length: int) -> str:
     kind = str(span.attributes.get(names.KIND, ""))
     colour = "#c92a2a" if span.status == "ERROR" else _COLOURS.get(kind, _COLOURS["CHAIN"])
     marks = (" e" if span.status == "ERROR" else "") + (" o" if span.open else "")
-    message = (
-        span.message if len(span.message) <= _MAX_SUMMARY_CHARS else f"{span.message[:_MAX_SUMMARY_CHARS]}…"
-    )
+    message = span.message if len(span.message) <= _MAX_SUMMARY_CHARS else f"{span.message[:_MAX_SUMMARY_CHARS]}…"
     why = f" <b>{html.escape(message)}</b>" if message else ""
     going_on = " (open)" if span.open else ""
     attributes = "\n".join(f"{key} = {value}" for key, value in span.attributes.items())

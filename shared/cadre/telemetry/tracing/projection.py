@@ -135,9 +135,7 @@ class Projection:
         if self.run == self.tree:
             parent = root_span(self.tree)
             about = {names.OPERATION: names.INVOKE_WORKFLOW, names.WORKFLOW: self._agent, names.KIND: "CHAIN"}
-            root = OpenSpan(
-                parent, None, f"{names.INVOKE_WORKFLOW} {self._agent}", self._now, self._agent, links=links
-            )
+            root = OpenSpan(parent, None, f"{names.INVOKE_WORKFLOW} {self._agent}", self._now, self._agent, links=links)
             root.attributes = {**attributes, **about, **content}
             self._spans.begin(_ROOT, root)
         own: dict[str, Value] = {
@@ -250,9 +248,7 @@ class ModelSpans:
         self.is_interrupted = False
         """True if a message has made the call in flight needless."""
 
-    def called(
-        self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: ModelRequest | None
-    ) -> None:
+    def called(self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: ModelRequest | None) -> None:
         """Begin the span of an attempt; `read` is what the model reads, where that is known and
         content is on."""
         self._spans.end(_WAIT, now)

@@ -178,9 +178,7 @@ class ProbedEndpoint:
             if error.how == "unreachable":
                 cause = str(error) or "it did not answer in time"
                 raise _failed(failed_connection(self._spec.url, cause)) from None
-            raise ProbeFailed(
-                failed_answer(self._spec.url, f"broke off: {error}").message, cut=True
-            ) from None
+            raise ProbeFailed(failed_answer(self._spec.url, f"broke off: {error}").message, cut=True) from None
         except (MalformedAnswer, MalformedBody, TypeError, AttributeError, IndexError) as error:
             text = self._client.redacted(str(error))
             raise _failed(failed_answer(self._spec.url, f"cannot be used: {text}")) from None

@@ -41,9 +41,7 @@ TOWN = {
 _COUNT = "Count from 1 to 40, with a comma between two numbers."
 _ASK_WEATHER = "What is the weather in Lima? Call the function get_weather."
 _USE_AUTO = "set tool_choice: auto"
-_ASK_BOTH = (
-    "What is the weather in Lima, and what is it in Oslo? Call get_weather once for each, both at once."
-)
+_ASK_BOTH = "What is the weather in Lima, and what is it in Oslo? Call get_weather once for each, both at once."
 
 
 async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = None) -> AsyncIterator[Probe]:
@@ -132,9 +130,7 @@ async def _streaming(endpoint: ProbedEndpoint) -> list[Probe]:
 async def ask_plainly(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe:
     """Return whether the model answers. Raises ProbeFailed."""
     asked = await endpoint.ask(_COUNT, 60, stream=stream)
-    return Probe(
-        "answer", "yes" if asked.reply.content else "no", "" if asked.reply.content else "it is empty"
-    )
+    return Probe("answer", "yes" if asked.reply.content else "no", "" if asked.reply.content else "it is empty")
 
 
 async def _asked_in_either_way(endpoint: ProbedEndpoint, *, stream: bool) -> ProbeReply:
@@ -166,9 +162,7 @@ async def _context(endpoint: ProbedEndpoint) -> Probe:
 async def call_tool(endpoint: ProbedEndpoint, choice: str, *, stream: bool = True) -> Probe:
     """Return whether the model calls a tool, with that `tool_choice`. Raises ProbeFailed."""
     name = "tools" if choice == "auto" else f"tool_choice: {choice}"
-    asked = await endpoint.ask(
-        _ASK_WEATHER, _ANSWER_TOKENS, stream=stream, tools=[WEATHER], tool_choice=choice
-    )
+    asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, stream=stream, tools=[WEATHER], tool_choice=choice)
     if asked.ran_on and choice != "auto":
         return Probe(name, "no", f"the answer ran on for {_ANSWER_TOKENS} tokens; {_USE_AUTO}")
     return _called(name, asked)
@@ -206,9 +200,7 @@ def _called(name: str, asked: ProbeReply) -> Probe:
 
 
 async def _parallel(endpoint: ProbedEndpoint) -> Probe:
-    asked = await endpoint.ask(
-        _ASK_BOTH, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="auto", parallel_tool_calls=True
-    )
+    asked = await endpoint.ask(_ASK_BOTH, _ANSWER_TOKENS, tools=[WEATHER], tool_choice="auto", parallel_tool_calls=True)
     calls = len(asked.reply.calls)
     return Probe("parallel calls", "yes" if calls > 1 else "no", f"{calls} calls in one answer")
 
@@ -361,9 +353,7 @@ async def _reasoning_back(endpoint: ProbedEndpoint) -> Probe:
     refusal = ""
     for way in _WAYS:
         try:
-            await endpoint.go_on(
-                chat_messages(messages, Profile(reasoning_back=way), "it"), 60, tools=[WEATHER]
-            )
+            await endpoint.go_on(chat_messages(messages, Profile(reasoning_back=way), "it"), 60, tools=[WEATHER])
         except ProbeFailed as failure:
             if not failure.refused:
                 raise

@@ -157,9 +157,7 @@ class _Connecting:
         if (why := _why_hopeless(error, self._settings)) is not None and not self._hopeless.done():
             self._hopeless.set_result(why)
             if self._is_open:
-                has_key = self._nc.read_seed is not None and not isinstance(
-                    error, ssl.SSLCertVerificationError
-                )
+                has_key = self._nc.read_seed is not None and not isinstance(error, ssl.SSLCertVerificationError)
                 log.error("%s; %s", why, _KEY_IS_READ if has_key else "then start this process again")
         if refused := _REFUSED.search(str(error)):
             (requests.refuse if refused[1] == "publish" else requests.refuse_answers)(self._nc, refused[2])
@@ -201,10 +199,7 @@ class _Connecting:
             )
         if not trouble:
             trouble = f"{type(self._trouble).__name__}: what answers there does not speak NATS"
-        return (
-            f"no NATS server at {redacted(self._url)} ({trouble});"
-            " start one with `cadre up`, or set CADRE_NATS_URL"
-        )
+        return f"no NATS server at {redacted(self._url)} ({trouble}); start one with `cadre up`, or set CADRE_NATS_URL"
 
 
 def _why_hopeless(error: Exception, settings: Settings) -> SetupError | None:

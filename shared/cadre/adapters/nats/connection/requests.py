@@ -174,9 +174,7 @@ class RequestServer:
     Of several servers that share a `queue` one gets each request.
     """
 
-    def __init__(
-        self, nc: Client, subject: str, answer: Callable[[Msg], Awaitable[bytes]], *, queue: str = ""
-    ) -> None:
+    def __init__(self, nc: Client, subject: str, answer: Callable[[Msg], Awaitable[bytes]], *, queue: str = "") -> None:
         self._nc = nc
         self._subject = subject
         self._answer = answer

@@ -102,9 +102,7 @@ async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
     )
 
 
-async def provision_roles(
-    settings: Settings, roles: Sequence[Role], at_rest: Iterable[AgentSpec] = ()
-) -> Topology:
+async def provision_roles(settings: Settings, roles: Sequence[Role], at_rest: Iterable[AgentSpec] = ()) -> Topology:
     """Create the streams and buckets, and the queues of these roles on every shard; keeps the cards of agents
     `at_rest` in the registry, and of no other agent among the roles. Waits for the server.
 
@@ -113,9 +111,7 @@ async def provision_roles(
     nc = await connect(settings, "cadre provision", setup=Setup(settings.setup_seconds))
     try:
         if not may_provision(nc):
-            raise SetupError(
-                f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS"
-            )
+            raise SetupError(f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS")
         topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND)
         # Before the queues are looked for: a gateway that is about to remove one looks for the marker after it.
         for service in (service for role in roles for service in _services(role)):
@@ -130,11 +126,7 @@ async def provision_roles(
         resting = {one.name: one for one in at_rest}
         for agent in (role.name for role in roles if role.kind == "agent"):
             spec = resting.get(agent)
-            settle = (
-                partial(keep_card, nc, topology, spec)
-                if spec
-                else partial(take_card_away, nc, topology, agent)
-            )
+            settle = partial(keep_card, nc, topology, spec) if spec else partial(take_card_away, nc, topology, agent)
             await retry(settle, pauses=EVERY_SECOND)
         return topology
     finally:

@@ -517,9 +517,7 @@ class ShardQueues(Generic[Q]):
             self._limiter.share_among(topology.shards)
             while (shard := len(self.queues)) < topology.shards:
                 stream, subjects = topology.stream(shard), self._filter_of(shard)
-                queue = self._kind(
-                    self._nc, stream, self._consumer, subjects, self._handler, limit=self._limiter
-                )
+                queue = self._kind(self._nc, stream, self._consumer, subjects, self._handler, limit=self._limiter)
                 await queue.start()
                 self.queues.append(queue)
 

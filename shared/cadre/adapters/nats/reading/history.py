@@ -125,25 +125,19 @@ class History:
         only. See `pages`."""
         topology = self._topology
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
-        async for page in journal_pages(
-            self._nc, topology.stream_of(tree), subject, after, at_least, entries
-        ):
+        async for page in journal_pages(self._nc, topology.stream_of(tree), subject, after, at_least, entries):
             yield page
 
     async def newest(self, tree: str) -> int:
         """Return the sequence of the tree's last entry as the stream's leader has it; 0 when there is no entry."""
-        held = await jetstream.last(
-            self._nc, self._topology.stream_of(tree), self._topology.journals_of_tree(tree)
-        )
+        held = await jetstream.last(self._nc, self._topology.stream_of(tree), self._topology.journals_of_tree(tree))
         return held.seq if held is not None else 0
 
     async def first(self, tree: str, run: str, after: int = 0) -> Stored | None:
         """Return the first entry of a run after sequence `after` as the stream's leader has it; None when there is no
         entry that this version reads."""
         topology = self._topology
-        held = await jetstream.following(
-            self._nc, topology.stream_of(tree), topology.journal(tree, run), after
-        )
+        held = await jetstream.following(self._nc, topology.stream_of(tree), topology.journal(tree, run), after)
         return await self._read(held) if held is not None else None
 
     async def extent(self, tree: str) -> tuple[int, int]:

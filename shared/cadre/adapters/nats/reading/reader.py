@@ -222,9 +222,7 @@ class OrderedReader:
             int(_PULL_SECONDS * 1e9),
             int(_HEARTBEAT_SECONDS * 1e9),
         )
-        await self._nc.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{pull.consumer}", request, reply=pull.inbox
-        )
+        await self._nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{pull.consumer}", request, reply=pull.inbox)
 
     def _discard(self, name: str) -> None:
         """Free the consumer at once; when that fails the server does it after a while of silence."""

@@ -103,9 +103,7 @@ class _Readers(ABC):
         self.grow()
         goals: Sequence[int | None] = up_to or [None] * len(self._readers)
         # Positions of fewer shards are older than the others, which had nothing to read then.
-        await asyncio.gather(
-            *(reader.read_on(goal) for reader, goal in zip(self._readers, goals, strict=False))
-        )
+        await asyncio.gather(*(reader.read_on(goal) for reader, goal in zip(self._readers, goals, strict=False)))
 
     @abstractmethod
     def grow(self) -> None:

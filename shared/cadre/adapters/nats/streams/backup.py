@@ -82,16 +82,12 @@ async def restore_stream(nc: Client, stream: str, folder: Path, replicas: int) -
     """Make a stream that is not there, from its folder. Raises BusUnavailable, OSError."""
     about, doing = json.loads((folder / ABOUT).read_bytes()), f"restoring stream {stream}"
     config = about["config"] | {"num_replicas": replicas}
-    answer = await jetstream.ask(
-        nc, doing, f"STREAM.RESTORE.{stream}", {"config": config, "state": about["state"]}
-    )
+    answer = await jetstream.ask(nc, doing, f"STREAM.RESTORE.{stream}", {"config": config, "state": about["state"]})
     with (folder / MESSAGES).open("rb") as file:
         found = await _send(nc, doing, answer["deliver_subject"], file)
     # What had a time to live may have gone meanwhile; the sequences stay.
     if found["state"]["last_seq"] < about["state"]["last_seq"]:
-        raise BusUnavailable(
-            doing, f"it ends at {found['state']['last_seq']}, not {about['state']['last_seq']}"
-        )
+        raise BusUnavailable(doing, f"it ends at {found['state']['last_seq']}, not {about['state']['last_seq']}")
 
 
 async def _send(nc: Client, doing: str, subject: str, file: BinaryIO) -> dict[str, Any]:
@@ -180,9 +176,7 @@ def check_digests(folder: Path) -> None:
         text = f"{folder} holds no whole backup: {Path(error.filename or DIGESTS).name} is not in it"
         raise SetupError(text) from error
     except UnicodeDecodeError as error:
-        raise SetupError(
-            f"{folder / DIGESTS} is not what was written: make or fetch the backup again"
-        ) from error
+        raise SetupError(f"{folder / DIGESTS} is not what was written: make or fetch the backup again") from error
     except OSError as error:
         raise SetupError(f"the backup {folder} cannot be read: {error}") from error
     lines = [_DIGEST.fullmatch(line) for line in text.removesuffix("\n").split("\n")]
@@ -342,9 +336,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise SetupError(
-            f"{folder} cannot be made: {error.strerror}: name one that is not there yet"
-        ) from error
+        raise SetupError(f"{folder} cannot be made: {error.strerror}: name one that is not there yet") from error
 
 
 async def _queues(nc: Client, stream: str) -> list[SavedQueue]:
@@ -352,9 +344,7 @@ async def _queues(nc: Client, stream: str) -> list[SavedQueue]:
     total = 1
     seen = 0
     while seen < total:
-        page = await jetstream.ask(
-            nc, f"listing consumers of {stream}", f"CONSUMER.LIST.{stream}", {"offset": seen}
-        )
+        page = await jetstream.ask(nc, f"listing consumers of {stream}", f"CONSUMER.LIST.{stream}", {"offset": seen})
         consumers, total = page["consumers"] or [], page["total"]
         seen += len(consumers)
         found += [

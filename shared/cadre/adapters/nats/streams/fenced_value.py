@@ -42,9 +42,7 @@ class FencedValue(Generic[T]):
     async def write(self, value: T, fence: int) -> int:
         """Replace the value at `fence` (0: it does not exist) and return the new fence. Raises Fenced,
         RetryableError."""
-        return await jetstream.append(
-            self._nc, self._subject, encode(value), expect=fence, headers=self._headers
-        )
+        return await jetstream.append(self._nc, self._subject, encode(value), expect=fence, headers=self._headers)
 
 
 IN_FLIGHT_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)

@@ -38,9 +38,7 @@ _OF_THE_FIRST_SHARD = ("metadata", "num_replicas", "opt_start_seq", "opt_start_t
 """Fields of a queue's configuration that do not hold for the same queue of another shard."""
 
 
-async def grow(
-    nc: Client, settings: Settings, shards: int, seconds: float, report: Callable[[str], None]
-) -> Layout:
+async def grow(nc: Client, settings: Settings, shards: int, seconds: float, report: Callable[[str], None]) -> Layout:
     """Grow the deployment to this number of shards, or finish a growth to it that was cut short; return its layout.
 
     Wait up to `seconds` for the live services to take from the new shards. Each step may be repeated, so the caller
@@ -48,9 +46,7 @@ async def grow(
     in the new shards, and calling it again goes on. Raises BusUnavailable.
     """
     if not may_provision(nc):
-        raise SetupError(
-            f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS"
-        )
+        raise SetupError(f"{user_of(nc)} may not make streams: name the operator's key in CADRE_NATS_CREDENTIALS")
     await check_no_restore(nc, settings.prefix)
     topology = await existing(nc, settings)
     if topology is None:
@@ -99,9 +95,7 @@ def _check(layout: Layout, shards: int) -> None:
     if shards > MOST_SHARDS:
         raise SetupError(f"a deployment has {MOST_SHARDS} shards at most, and not {shards}")
     if len(layout.generations) >= MOST_GENERATIONS:
-        raise SetupError(
-            f"the shards have grown {MOST_GENERATIONS - 1} times, and ids cannot name another generation"
-        )
+        raise SetupError(f"the shards have grown {MOST_GENERATIONS - 1} times, and ids cannot name another generation")
 
 
 async def _tuned(nc: Client, topology: Topology) -> dict[str, Any]:
@@ -110,9 +104,7 @@ async def _tuned(nc: Client, topology: Topology) -> dict[str, Any]:
     return {key: found[key] for key in ("num_replicas", "placement", "compression") if key in found}
 
 
-async def _begin(
-    nc: Client, settings: Settings, topology: Topology, shards: int, tuned: dict[str, Any]
-) -> Layout:
+async def _begin(nc: Client, settings: Settings, topology: Topology, shards: int, tuned: dict[str, Any]) -> Layout:
     """Make the first of the new streams, which says how many there will be: of two growths at once one makes it."""
     layout = topology.layout
     first = layout.generations[-1]
@@ -123,9 +115,7 @@ async def _begin(
     assert found is not None
     if found.layout.generations != layout.generations or found.layout.growing != shards:
         _check(found.layout, shards)
-        raise SetupError(
-            f"stream {topology.stream(first)} was made by something else: remove it, and try again"
-        )
+        raise SetupError(f"stream {topology.stream(first)} was made by something else: remove it, and try again")
     return found.layout
 
 

@@ -154,9 +154,7 @@ async def append(
     raise BusUnavailable(f"publishing to {subject}", ack.error.description)
 
 
-async def schedule(
-    nc: Client, subject: str, data: bytes, target: str, due: float, ttl: str | None = None
-) -> int:
+async def schedule(nc: Client, subject: str, data: bytes, target: str, due: float, ttl: str | None = None) -> int:
     """Have the server publish the data to `target`, in the same stream, at `due` in Unix seconds; return the sequence
     of what it keeps on `subject` until then.
 
@@ -206,11 +204,7 @@ async def read(nc: Client, stream: str, seq: int) -> tuple[StoredMessage, dict[s
 async def following(nc: Client, stream: str, subject: str, after: int = 0) -> StoredMessage | None:
     """Return the first message on the subject (wildcards allowed) behind a sequence, as the stream's leader has it."""
     message = await _ask_leader(nc, stream, {"seq": after + 1, "next_by_subj": subject})
-    return (
-        None
-        if message is None
-        else StoredMessage(message.seq, message.subject, base64.b64decode(message.data))
-    )
+    return None if message is None else StoredMessage(message.seq, message.subject, base64.b64decode(message.data))
 
 
 async def delete(nc: Client, stream: str, seq: int) -> bool:
@@ -238,9 +232,7 @@ async def purge(nc: Client, stream: str, subject: str, before: int | None = None
 
 
 async def _ask_leader(nc: Client, stream: str, query: dict[str, Any]) -> _RawMessage | None:
-    answer = await _request(
-        nc, f"$JS.API.STREAM.MSG.GET.{stream}", json.dumps(query).encode(), {}, BusUnavailable
-    )
+    answer = await _request(nc, f"$JS.API.STREAM.MSG.GET.{stream}", json.dumps(query).encode(), {}, BusUnavailable)
     got = _decode_got(answer.data)
     if got.message is not None:
         return got.message

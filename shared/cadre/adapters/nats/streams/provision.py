@@ -227,9 +227,7 @@ async def check(nc: Client, settings: Settings) -> list[str]:
         room = await stream_room(nc, len(stream_names(Topology(settings.shards, settings.prefix))))
         return [*room, _missing(Topology(1, settings.prefix).stream(0))]
     growing = topology.layout.growing
-    problems = (
-        [f"the shards grow to {growing}: finish it by `cadre shards grow {growing}`"] if growing else []
-    )
+    problems = [f"the shards grow to {growing}: finish it by `cadre shards grow {growing}`"] if growing else []
     missing = 0
     for config in _configs(topology, settings.replicas):
         found = await stream_config(nc, config["name"])
@@ -264,9 +262,7 @@ def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:
 def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
     shards = [shard_config(topology, shard, replicas) for shard in range(topology.shards)]
     # With markers, watchers of the bucket are notified of a presence that has expired.
-    registry = key_value_config(topology.registry_bucket, replicas) | {
-        "subject_delete_marker_ttl": 5 * _SECOND
-    }
+    registry = key_value_config(topology.registry_bucket, replicas) | {"subject_delete_marker_ttl": 5 * _SECOND}
     return [
         *shards,
         dead_config(topology, replicas),
@@ -341,9 +337,7 @@ async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
     answer = await jetstream.api(nc, f"STREAM.UPDATE.{name}", found | {"max_age": _FOR_EVER})
     error = answer.get("error")
     if error is None:
-        log.warning(
-            "stream %s had an age limit, which is gone now: what it holds is removed run by run", name
-        )
+        log.warning("stream %s had an age limit, which is gone now: what it holds is removed run by run", name)
     elif jetstream.is_passing(error):
         raise BusUnavailable(f"changing stream {name}", error.get("description"))
     else:
@@ -356,9 +350,7 @@ async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
 def _drift(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
     needed = {key: wanted[key] for key in _CONTRACT if key in wanted and found.get(key) != wanted[key]}
     if set(wanted["subjects"]) <= set(found["subjects"]):
-        needed.pop(
-            "subjects", None
-        )  # dead letters of streams that were added since it was asked which there are
+        needed.pop("subjects", None)  # dead letters of streams that were added since it was asked which there are
     largest = found.get("max_msg_size", -1)
     if 0 <= largest < wanted.get("max_msg_size", 0):
         needed["max_msg_size"] = wanted["max_msg_size"]
@@ -448,9 +440,7 @@ async def read_mark(nc: Client, prefix: str) -> RestoreMark | None:
 async def check_no_restore(nc: Client, prefix: str) -> None:
     """Raise SetupError while a restore goes on, or where one did not end; BusUnavailable."""
     if (mark := await read_mark(nc, prefix)) is not None:
-        raise SetupError(
-            f"a restore goes on, or did not end: if none runs, go back by `{mark.command}` on {mark.host}"
-        )
+        raise SetupError(f"a restore goes on, or did not end: if none runs, go back by `{mark.command}` on {mark.host}")
 
 
 async def write_mark(nc: Client, settings: Settings, mark: RestoreMark) -> None:

@@ -243,7 +243,5 @@ class _Restore:
                     await jetstream.purge(self._nc, one.name, topology.definition(API_KEYS, key))
         for queue in saved.queues:
             begin = {"deliver_policy": "by_start_sequence", "opt_start_seq": queue.done + 1}
-            config = {
-                key: value for key, value in queue.config.items() if key not in ("metadata", "num_replicas")
-            }
+            config = {key: value for key, value in queue.config.items() if key not in ("metadata", "num_replicas")}
             await create_consumer(self._nc, queue.stream, config["durable_name"], config | begin)

@@ -338,9 +338,7 @@ def account_usages(info: dict[str, Any]) -> list[StorageUsage]:
     """An account has one limit, or one for each number of copies; what is not positive is no limit."""
     tiers = info.get("tiers") or {"": info}
     return [
-        StorageUsage(
-            f"the NATS account{f' ({name})' if name else ''}", tier["storage"], tier["limits"]["max_storage"]
-        )
+        StorageUsage(f"the NATS account{f' ({name})' if name else ''}", tier["storage"], tier["limits"]["max_storage"])
         for name, tier in tiers.items()
         if tier.get("limits", {}).get("max_storage", -1) > 0
     ]

@@ -93,9 +93,7 @@ class CadreTools:
                 id = context.tool_call_id or ""
                 return str(await _awaited(functools.partial(_said, card["name"], arguments, id)))
 
-            return Tool.from_schema(
-                call, card["name"], card["description"], card["parameters"], takes_ctx=True
-            )
+            return Tool.from_schema(call, card["name"], card["description"], card["parameters"], takes_ctx=True)
 
         return [made(card) for card in self.cards()]
 
@@ -106,9 +104,7 @@ class CadreTools:
         def made(card: dict[str, typing.Any]) -> typing.Any:
             async def invoke(context: typing.Any, arguments: str) -> str:
                 given = json.loads(arguments or "{}")
-                return str(
-                    await _awaited(functools.partial(_said, card["name"], given, context.tool_call_id))
-                )
+                return str(await _awaited(functools.partial(_said, card["name"], given, context.tool_call_id)))
 
             return FunctionTool(
                 name=card["name"],
@@ -355,9 +351,7 @@ def _live(
         os._exit(status)
 
 
-def _outcome(
-    function: typing.Callable[..., typing.Any], order: dict[str, typing.Any]
-) -> dict[str, typing.Any]:
+def _outcome(function: typing.Callable[..., typing.Any], order: dict[str, typing.Any]) -> dict[str, typing.Any]:
     try:
         taken = len(inspect.signature(function).parameters)
         found = function(*[order["task"], order["arguments"]][:taken])
