@@ -176,7 +176,7 @@ def settle(recorder: Recorder, run: str, *, at_least: int, kind: str) -> None:
 
 def ruled(recorder: Recorder) -> None:
     """Calls that policies let pass, hold and deny, also for what other runs of the day have paid."""
-    gateway, books = recorder.gateway, Path("books")
+    gateway, books = recorder.gateway, "books"  # in the folder of the tools' service
     account = "US133000000121212121212"
     runs = [recorder.finished("clerk", f"Pay {account} and note it in ./{books} {euros}") for euros in (200, 6000)]
     held = gateway.submit("clerk", f"Pay the bill, note it in ./{books} 200")
@@ -185,7 +185,6 @@ def ruled(recorder: Recorder) -> None:
     gateway.finished(held)
     daily = [recorder.finished("teller", f"Pay it and note it in ./{books} 300", user="ann") for _ in range(2)]
     recorder.save("policies", *runs, held, *daily)
-    books.unlink()
 
 
 # --- stacks
