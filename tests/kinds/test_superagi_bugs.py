@@ -1,4 +1,4 @@
-"""SuperAGI's bugs, each shown not to be here. `docs/verification.md` lists them with these tests, and further ones."""
+"""SuperAGI's bugs, each shown not to be here. `docs/guarantees.md` lists them with these tests, and further ones."""
 
 import ast
 import json

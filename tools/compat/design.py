@@ -1,4 +1,4 @@
-"""What differs by design, taken out of both sides, so that all the rest must be equal (docs/verification.md)."""
+"""What differs by design, taken out of both sides, so that all the rest must be equal (docs/guarantees.md)."""
 
 import ast
 import json
