@@ -1,4 +1,4 @@
-"""The events of a run as classes: `match event.body: case StepFinished(step=step): …` (docs/events.md).
+"""The events of a run as classes: `match event.body: case StepFinished(step=step): …` (docs/http-api.md).
 
 Those of the kinds of agents are here too, by the names of their classes, also of kinds that others have installed.
 """
