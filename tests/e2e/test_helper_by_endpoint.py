@@ -6,7 +6,7 @@ pieces as there were. All else, the framing, the fields and their order, stays a
 is played to a `helper` that asks for no stream.
 
 The endpoint has its real address: the agents reach it through `HTTP_PROXY`, so its profile is the known one. What the
-endpoint refuses by docs/models.md, it refuses here.
+endpoint refuses, it refuses here.
 """
 
 import json
