@@ -11,10 +11,9 @@ from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.recent import Recent
 from cadre.settings import TracingSettings
+from cadre.telemetry.tracing.ids import samples
 from cadre.telemetry.tracing.projection import Projection
-from cadre.telemetry.tracing.sampling import samples
-from cadre.telemetry.tracing.spans import SpanRecord
-from cadre.telemetry.tracing.tree_parts import TreePart, TreeParts, may_end_part
+from cadre.telemetry.tracing.spans import SpanRecord, TreePart, TreeParts, may_end_part
 
 MAX_TREES = 4096
 

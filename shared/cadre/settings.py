@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from cadre.errors import SettingError
-from cadre.protocol.nats_addresses import addresses
+from cadre.protocol.nats_users import addresses
 from cadre.protocol.topology import DEFAULT_PREFIX
 from cadre.spec.names import checked_path
 

@@ -58,7 +58,7 @@ async def test_a_signal_to_a_child_ends_the_child_and_not_the_service(bench: Ben
 
 HIT_AT_FORK = """
 import asyncio, os, signal
-from cadre.service.forked_children import cut_off_children
+from cadre.service.frame import cut_off_children
 
 os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the child can let go
 cut_off_children()

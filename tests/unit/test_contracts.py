@@ -59,7 +59,7 @@ VIOLATIONS = {
     "doors": [
         ("services/cadre_gateway/doors/mcp/tools.py", "import cadre_gateway.doors.openai.turn_request"),
         ("services/cadre_gateway/doors/openai/turn_request.py", "import cadre_gateway.doors.mcp.tools"),
-        ("services/cadre_gateway/doors/a2a/card.py", "import cadre_gateway.doors.agui.events"),
+        ("services/cadre_gateway/doors/a2a/bindings.py", "import cadre_gateway.doors.agui.events"),
         ("services/cadre_gateway/doors/synadia/door.py", "import cadre_gateway.doors.a2a.card"),
     ],
     "synadia": [("services/cadre_gateway/doors/sender.py", "import synadia_ai.agents")],

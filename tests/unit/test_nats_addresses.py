@@ -3,7 +3,7 @@
 import pytest
 
 from cadre.errors import SettingError
-from cadre.protocol.nats_addresses import addresses, redacted
+from cadre.protocol.nats_users import addresses, redacted
 from cadre.settings import read_settings
 
 

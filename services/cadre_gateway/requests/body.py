@@ -1,16 +1,19 @@
-"""Request bodies: what they may hold, one clear line about what is wrong with them, and the memory that all of them
-share."""
+"""Bodies of requests, JSON and forms: what they may hold, one clear line about what is wrong with them, and the memory
+that all of them share; and the answer that is a file."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterable, Iterator
+from email.message import Message
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_type_hints
+from urllib.parse import quote
 
 import msgspec
 from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import CallEdit, MessageMode, Verdict
@@ -19,6 +22,7 @@ from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
 from cadre.structs import choices_at, misfit_of
+from cadre.tools.files import UNKNOWN_MEDIA_TYPE
 from cadre_gateway.requests.problems import Problem, invalid
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -444,3 +448,77 @@ class CountedBody(bytes):
         body = cls(b"".join(chunks))
         body.share = share
         return body
+
+
+FORM_BYTES = 64 * 1024
+"""The most that a form may have in addition to its file."""
+
+
+_ESCAPES = {"%22": '"', "%0D": "\r", "%0A": "\n"}
+"""What the names of files are written with, as browsers and HTTP clients do."""
+
+
+class FormField(NamedTuple):
+    """One field of a form."""
+
+    data: bytes
+    file_name: str | None
+    """None for a field that is no file."""
+    media_type: str
+
+    @property
+    def text(self) -> str:
+        """Return the value of a field that is no file."""
+        return self.data.decode(errors="replace")
+
+
+def fields_of(data: bytes, content_type: str) -> dict[str, FormField]:
+    """Return the fields of the form by name, of two of one name the last. Raise a 400 problem for another body."""
+    about = Message()
+    about["content-type"] = content_type
+    boundary = about.get_param("boundary")
+    if about.get_content_type() != "multipart/form-data" or not isinstance(boundary, str) or not boundary:
+        raise invalid("send the file as a form: multipart/form-data with a boundary", status=400)
+    found = {}
+    # Each part begins behind a line with the boundary; the last one is followed by the boundary and `--`.
+    _, *parts = (b"\r\n" + data).split(b"\r\n--" + boundary.encode())
+    if not parts or not parts[-1].startswith(b"--"):
+        raise invalid("the form breaks off: its last boundary is missing", status=400)
+    for part in parts[:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        headers = Message()
+        for line in head.decode(errors="replace").split("\r\n"):
+            name, _, value = line.partition(":")
+            if name.strip():
+                headers[name.strip()] = value.strip()
+        field = headers.get_param("name", header="content-disposition")
+        if not isinstance(field, str):
+            raise invalid("a part of the form has no name", status=400)
+        file_name = headers.get_filename()
+        for escape, sign in _ESCAPES.items():
+            file_name = file_name.replace(escape, sign) if file_name is not None else None
+        found[field] = FormField(content, file_name, headers.get_content_type())
+    return found
+
+
+MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,127}")
+_PIECE_BYTES = 256 * 1024
+
+
+def download(data: bytes, name: str, media_type: str) -> Response:
+    """Return the bytes as a file, which no browser shows as a page of this gateway."""
+    plain = "".join(c for c in name if c.isprintable() and c not in '/\\"')[:_MAX_NAME_CHARS] or "file"
+    ascii_name = plain.encode("ascii", "replace").decode().replace("?", "_").replace("%", "_")
+    headers = {
+        "Content-Disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(plain, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "Content-Length": str(len(data)),
+    }
+    kind = media_type if MEDIA_TYPE.fullmatch(media_type) else UNKNOWN_MEDIA_TYPE
+    return StreamingResponse(_pieces(data), headers=headers, media_type=kind)
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _PIECE_BYTES):
+        yield data[start : start + _PIECE_BYTES]

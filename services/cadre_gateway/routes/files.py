@@ -14,7 +14,7 @@ from cadre.tools.files import media_type_of
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
-from cadre_gateway.requests.download import MEDIA_TYPE, download
+from cadre_gateway.requests.body import MEDIA_TYPE, download
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.openapi import json_answer

@@ -21,7 +21,7 @@ from cadre.ports import Clock
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import generation_of, in_generation
 from cadre.settings import TracingSettings
-from cadre.telemetry.tracing.sampling import handed_down
+from cadre.telemetry.tracing.ids import handed_down
 from cadre_gateway import SENDER
 from cadre_gateway.access.gate import RateLimits
 from cadre_gateway.access.principal import Principal

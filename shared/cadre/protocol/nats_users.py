@@ -6,9 +6,11 @@ Pure. A permission is about subjects alone: its limits, and what is done about t
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from cadre.errors import SettingError
 from cadre.protocol.cards import AT_REST, RETIRED
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
@@ -380,3 +382,32 @@ class _Bus:
         """Subjects to read the last message of each subject of the template."""
         subject = self._topology.subject(template, **tokens)
         return [f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards]
+
+
+_SCHEMES = ("nats", "tls")
+
+
+def addresses(text: str) -> list[str]:
+    """The address of each server of a cluster. Raises SettingError."""
+    return [_whole(one.strip()).geturl() for one in text.split(",")]
+
+
+def redacted(text: str) -> str:
+    """The addresses for people and logs: without user and password. Raises SettingError."""
+    parts = [_whole(one.strip()) for one in text.split(",")]
+    return ",".join(one._replace(netloc=one.netloc.rpartition("@")[2]).geturl() for one in parts)
+
+
+def _whole(text: str) -> SplitResult:
+    address = urlsplit(text if "://" in text else f"nats://{text}")
+    try:
+        usable = address.scheme in _SCHEMES and bool(address.hostname) and address.port != 0
+    except ValueError:  # of the port
+        usable = False
+    if not usable:
+        # It may have a password: not repeated.
+        raise SettingError(
+            "CADRE_NATS_URL: must be the address of a NATS server such as nats://127.0.0.1:4222 (or tls://…), or"
+            " several with commas between them"
+        )
+    return address

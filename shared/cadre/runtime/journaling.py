@@ -1,14 +1,19 @@
-"""Journal what arrives: load the run, decide, append one entry under the fence, and say what the run owes behind it."""
+"""Journal what arrives: load the run, decide, append one entry under the fence, and say what the run owes behind it.
 
+Calls that rules count over a tree or a user's day are reserved before the journal says that they are made.
+"""
+
+import hashlib
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from cadre.engine.chat import base_tokens
 from cadre.engine.commands import CallModel, Command, Revoke, Send
 from cadre.engine.kind import to_begin
+from cadre.engine.policies.tally import day_of, line_of, others_in, reserved, settled, spans_of
 from cadre.engine.timers import ended, running
 from cadre.errors import Fenced
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
@@ -23,10 +28,10 @@ from cadre.loop.owed import is_at_work, owed
 from cadre.ports import Bus, Clock, Journal, Model, Tallies
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
+from cadre.protocol.policy import Span, TalliedCalls, Tally
 from cadre.runtime.model_calls import attempt_id
 from cadre.runtime.revision_queue import RevisionQueue
 from cadre.runtime.run_cache import CachedRun, PinnedPrompts, RunCache, read_run
-from cadre.runtime.shared_sums import SharedSums
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
 from cadre.telemetry.logs import fields_of_run
@@ -339,3 +344,94 @@ def log_entry(entry: Entry) -> None:
 def _log_run(entry: Entry, what: str) -> None:
     fields = {"fields": fields_of_run(entry.tree, entry.run)}
     run_log.info("run %s of %s %s, trace %s", entry.run, entry.agent, what, trace_id(entry.tree), extra=fields)
+
+
+class _Place(NamedTuple):
+    tree: str
+    name: str
+
+
+class _StoredTally(NamedTuple):
+    place: _Place
+    tally: Tally | None
+    fence: int
+
+
+class KnownSums:
+    """The tallies of a run as they were read for one decision."""
+
+    def __init__(self, tallies: Tallies, spans: dict[Span, _StoredTally], calls: frozenset[Any], at: float) -> None:
+        self._tallies, self.spans, self._calls, self._at = tallies, spans, calls, at
+
+    def others(self, run: str) -> dict[Span, list[TalliedCalls]]:
+        """Return the calls of other runs."""
+        return {span: others_in(stored.tally, run) for span, stored in self.spans.items()}
+
+    async def reserve(self, run: Run) -> None:
+        """Count the calls that the decision has made, before it is journaled. Raises Fenced where others have been
+        counted since, RetryableError."""
+        if not self.spans or _calls_of(run) <= self._calls:
+            return
+        for span, stored in self.spans.items():
+            tally = reserved(stored.tally, run.id, line_of(run, span, self._at))
+            await self._tallies.write(*stored.place, tally, stored.fence)
+            self.spans[span] = stored._replace(tally=tally)
+
+    def are_other_than(self, run: Run) -> bool:
+        """Return whether a tally says something else than the run's journal, once that holds the decision."""
+        return any(
+            settled(stored.tally, run.id, line_of(run, span, self._at)) is not None
+            for span, stored in self.spans.items()
+        )
+
+
+class SharedSums:
+    """Reads and settles the tallies of runs."""
+
+    def __init__(self, tallies: Tallies) -> None:
+        self._tallies = tallies
+
+    async def of(self, run: Run, arrival: Arrival) -> KnownSums:
+        """Return the tallies by which the rules of a run decide. Raises BusUnavailable."""
+        stored = {span: await self._read(place) for span, place in _places(run, arrival.at, arrival).items()}
+        return KnownSums(self._tallies, stored, _calls_of(run), arrival.at)
+
+    async def settle(self, run: Run, at: float) -> None:
+        """Have the tallies say what counts by the run's journal. Raises RetryableError."""
+        for span, place in _places(run, at).items():
+            while True:
+                stored = await self._read(place)
+                tally = settled(stored.tally, run.id, line_of(run, span, at))
+                if tally is None:
+                    break
+                try:
+                    await self._tallies.write(*place, tally, stored.fence)
+                except Fenced:
+                    continue
+                break
+
+    async def _read(self, place: _Place) -> _StoredTally:
+        return _StoredTally(place, *await self._tallies.read(*place))
+
+
+def _places(run: Run, at: float, arrival: Arrival | None = None) -> dict[Span, _Place]:
+    """Return where the tallies are that the rules of a run ask for; `arrival` may be the task of a run that begins."""
+    task, policies = run.task, []
+    if task is None and arrival is not None and isinstance(arrival.what, Task):
+        task = arrival.what
+        policies = [arrival.spec.policies, *(task.standing.policies if task.standing is not None else ())]
+    if task is None:
+        return {}
+    found: dict[Span, _Place] = {}
+    for span in spans_of(run, policies):
+        if span == "tree":
+            found[span] = _Place(run.tree, "tree")
+        else:
+            user = task.origin.user if task.origin is not None else None
+            digest = hashlib.sha256((user or "").encode()).hexdigest()[:32]
+            found[span] = _Place(f"_day{digest}", f"day{day_of(at)}")
+    return found
+
+
+def _calls_of(run: Run) -> frozenset[Any]:
+    return frozenset(run.facts.calls.items()) if run.facts is not None else frozenset()

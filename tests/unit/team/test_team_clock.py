@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cadre.testing.skipping_clock import SkippingClock
+from cadre.testing.in_memory_deployment import SkippingClock
 
 
 async def test_a_task_that_was_woken_does_not_sleep_any_more() -> None:

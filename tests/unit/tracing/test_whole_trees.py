@@ -14,10 +14,9 @@ from cadre.journal.events import RunAccepted
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.settings import TracingSettings, read_tracing_settings
-from cadre.telemetry.tracing import names, tree_parts
-from cadre.telemetry.tracing.ids import root_span, sampled, trace_id, traceparent_of
+from cadre.telemetry.tracing import names, spans
+from cadre.telemetry.tracing.ids import handed_down, root_span, sampled, samples, trace_id, traceparent_of
 from cadre.telemetry.tracing.page import trace_of
-from cadre.telemetry.tracing.sampling import handed_down, samples
 from cadre.telemetry.tracing.spans import SpanRecord, link_to
 from cadre_tracer.trees import Sampling, WholeTrees
 from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result
@@ -118,7 +117,7 @@ def test_a_tree_leaves_with_its_last_entry_root_first(entries: list[Entry], afre
 
 @pytest.mark.parametrize("afresh", [False, True])
 def test_a_tree_that_goes_on_for_days_leaves_in_numbered_parts(afresh: bool) -> None:
-    entries = aged(team(), tree_parts.PART_SECONDS * 0.4)
+    entries = aged(team(), spans.PART_SECONDS * 0.4)
     parts = [spans for spans in sent_with(Journals(entries), afresh=afresh) if spans]
     assert len(parts) > 1
     assert by_id([span for spans in parts for span in spans]) == by_id(ended(entries))
@@ -129,7 +128,7 @@ def test_a_tree_that_goes_on_for_days_leaves_in_numbered_parts(afresh: bool) -> 
 
 
 def test_a_run_of_many_entries_leaves_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_parts, "PART_ENTRIES", 3)
+    monkeypatch.setattr(spans, "PART_ENTRIES", 3)
     entries = team()
     parts = [spans for spans in sent_with(Journals(entries)) if spans]
     assert len(parts) > 1

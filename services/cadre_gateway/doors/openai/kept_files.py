@@ -22,8 +22,7 @@ from cadre_gateway.doors.answers import json_answer
 from cadre_gateway.doors.messages import add_file
 from cadre_gateway.doors.openai.turn_request import FILE_ID, Holder, Turn, holder_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.download import download
-from cadre_gateway.requests.form import FORM_BYTES, FormField, fields_of
+from cadre_gateway.requests.body import FORM_BYTES, FormField, download, fields_of
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")

@@ -18,7 +18,7 @@ from synadia_ai.agents import Envelope, ProtocolError, QueryTimeout, StatusChunk
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.errors import CadreError, SettingError, SetupError
 from cadre.protocol.cards import AgentCard
-from cadre.protocol.nats_addresses import addresses
+from cadre.protocol.nats_users import addresses
 from cadre.protocol.tagged import for_people
 from cadre.service.platform import Platform
 from cadre.settings import read

@@ -16,12 +16,13 @@ from cadre.adapters.a2a.bindings import (
     Interface,
     RemoteAgentUnreachable,
     RemoteRefused,
+    choose,
     is_temporary,
+    read_card,
     request_of,
     result_of,
     why_refused,
 )
-from cadre.adapters.a2a.card import choose, read_card
 from cadre.adapters.http_options import http_options
 from cadre.adapters.remote_agent_tools import RemoteMessage, without_files
 from cadre.adapters.secret_references import References

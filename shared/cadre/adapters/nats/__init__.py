@@ -4,7 +4,7 @@ import importlib
 import sys
 
 if "aiohttp" not in sys.modules:
-    # Where it is installed nats-py imports it, for WebSockets, which Cadre does not speak (`nats_addresses`): it
+    # Where it is installed nats-py imports it, for WebSockets, which Cadre does not speak (`nats_users`): it
     # would be 11 MB of each process, and half of what its start costs.
     sys.modules["aiohttp"] = None  # type: ignore[assignment]
     try:

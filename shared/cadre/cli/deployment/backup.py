@@ -13,7 +13,7 @@ from cadre.adapters.local_stack import find_nats
 from cadre.cli.deployment.memory import MEMORY
 from cadre.cli.deployment.streams import connected
 from cadre.cli.terminal.gateway import Gateway
-from cadre.protocol.nats_addresses import redacted
+from cadre.protocol.nats_users import redacted
 from cadre.settings import Settings, read_settings
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from cadre.adapters.local_stack import find_nats
 from cadre.adapters.tool_entries import load_entry
 from cadre.deploy.team_file import read_team
 from cadre.errors import SetupError, SpecError
-from cadre.protocol.nats_addresses import redacted
-from cadre.protocol.nats_users import Role
+from cadre.protocol.nats_users import Role, redacted
 from cadre.protocol.topology import Layout, Topology
 from cadre.settings import Settings, read_settings
 from cadre.spec.agent import AgentSpec, decode_spec

@@ -28,7 +28,7 @@ from cadre.deploy.team_file import read_team
 from cadre.errors import CadreError, CommandFailed, ExitCode, ProviderUnavailable, SettingError, SetupError
 from cadre.local import nats_server
 from cadre.local.service_check import check_service, isolation_tier, reason
-from cadre.protocol.nats_addresses import addresses, redacted
+from cadre.protocol.nats_users import addresses, redacted
 from cadre.protocol.topology import Topology
 from cadre.service.extras import OF_UP, check_extras, missing_modules
 from cadre.settings import (

@@ -1,4 +1,5 @@
-"""Ids of traces and spans, derived from ids of runs and calls: every process computes the same ones."""
+"""Ids of traces and spans, and which trees are sampled: both follow from ids of runs and calls, so that every process
+comes to the same."""
 
 import functools
 import hashlib
@@ -6,6 +7,7 @@ import re
 
 from cadre.protocol.messages import CodeCall, Task, ToolCall
 from cadre.protocol.topology import tree_of
+from cadre.settings import TracingSettings
 
 TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
 """A W3C traceparent: its trace, span and flags."""
@@ -79,3 +81,29 @@ def traceparent_of(message: Task | ToolCall | CodeCall) -> str:
             # The call of its manager, or the whole tree.
             span = call_span(message.run) if message.run != message.tree else root_span(message.tree)
     return traceparent(message.tree, span, sampled=sampled(message.trace) is not False)
+
+
+_PARENT_BASED = "parentbased_"
+
+
+def samples(settings: TracingSettings, tree: str, asked: str | None) -> bool:
+    """Return whether a tree is sampled; `asked` is the `traceparent` of its request, if it had one."""
+    sampler = settings.sampler
+    if sampler.startswith(_PARENT_BASED):
+        if (wanted := sampled(asked)) is not None:
+            return wanted
+        sampler = sampler.removeprefix(_PARENT_BASED)
+    if sampler == "traceidratio":
+        # As OpenTelemetry's own sampler does it: by the lower 64 bits.
+        return int(trace_id(tree)[16:], 16) < round(settings.sampler_ratio * 2**64)
+    return sampler == "always_on"
+
+
+def handed_down(settings: TracingSettings, tree: str, asked: str | None) -> str | None:
+    """Return the `trace` of a root task and, by it, of all below it: what the tree is linked to, if it is sampled, and
+    a `traceparent` that is not sampled if the tree is not."""
+    if samples(settings, tree, asked):
+        return asked if sampled(asked) else None
+    if found := TRACEPARENT.fullmatch(asked or ""):
+        return f"00-{found[1]}-{found[2]}-00"
+    return traceparent(tree, root_span(tree), sampled=False)

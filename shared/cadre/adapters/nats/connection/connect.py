@@ -20,7 +20,7 @@ from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.silence import silence_of
 from cadre.delivery.retry import NO_SETUP, Setup
 from cadre.errors import BusUnavailable, NotSetUpYet, SettingError, SetupError
-from cadre.protocol.nats_addresses import addresses, redacted
+from cadre.protocol.nats_users import addresses, redacted
 from cadre.settings import Settings
 
 __all__ = ["NatsClient", "connect", "seconds_since_return", "settled"]

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable, NotSetUpYet, SetupError, StreamDrift
-from cadre.protocol.nats_addresses import redacted
+from cadre.protocol.nats_users import redacted
 from cadre.protocol.topology import Layout, Subject, Topology
 from cadre.settings import Settings
 
