@@ -9,6 +9,7 @@ let asking = false;
 async function ask() {
   if (asking) return;
   asking = true;
+  document.body.classList.add("signed-out"); // until the page is loaded again
   const ways = await get("/v1/sign-in").catch(() => ({ keys: true }));
   const back = withQuery(ways.login, { return_to: location.pathname + location.search + location.hash });
   const provider = ways.provider && h("p", null, button(`Sign in with ${ways.provider}`, () => location.assign(back), { class: "primary" }));
