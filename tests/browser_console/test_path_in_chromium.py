@@ -46,6 +46,7 @@ def test_the_console_is_whole_below_a_path(
         page.goto(f"{proxy.url}{page_path}")
         page.get_by_label("API key").fill(ADMIN_KEY)
         page.get_by_role("dialog").get_by_role("button", name="Sign in").click()
+        page.get_by_role("link", name="Runs").click()
         page.get_by_role("button", name="New run").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("Agent").select_option("chief")

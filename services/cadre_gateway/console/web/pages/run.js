@@ -168,9 +168,9 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       going && !cancelling && h("button", { type: "button", class: "danger", onclick: cancelDialog }, "Cancel"),
       root && !going && ["max_steps_error", "error"].includes(stateOf(root)) && button("Resume", async () => go(await post(`${runPath(id)}/resume`))),
       root && button("Again", async () => {
-        const { startRun } = await import("./runs.js");
-        const { task, inputs } = await taskOf(root);
-        await startRun({ agent: root.name, task, inputs });
+        const { startRun } = await import("./new_run.js");
+        const { task, inputs, max_steps: steps, budget, origin } = await taskOf(root);
+        await startRun({ agent: root.name, task, inputs, max_steps: steps, budget, user: origin?.user });
       }),
       root && button("Compare", async () => {
         const { chooseOther } = await import("./compare.js");

@@ -1,11 +1,11 @@
 // The list of runs, newest first, with filters that stay in the address, and a task for the team.
 
-import { parseWritten, writeJson } from "../exact_json.js";
-import { get, post, withQuery } from "../http/api.js";
+import { get, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { runMark } from "../state/run_tree.js";
-import { alert, badge, dialog, empty, field, fill, h, table } from "../view/element.js";
+import { alert, badge, empty, field, fill, h, table } from "../view/element.js";
 import { brief, clock, cost, count, duration } from "../view/format.js";
+import { startRun } from "./new_run.js";
 
 const STATES = ["queued", "running", "waiting", "success", "max_steps_error", "error", "cancelled"];
 const SORTS = [["", "newest"], ["ended", "ended last"], ["cost", "dearest"]];
@@ -108,29 +108,3 @@ export function runsPage(main, { query, setQuery }) {
 
 /** A time of the address, which has Unix seconds or what the API takes otherwise. */
 const shown = (at) => (Number(at) ? clock(Number(at)) : at);
-
-/** Asks for a task in a dialog, starts its run and goes there. */
-export async function startRun({ agent = "", task = "", inputs = {} } = {}) {
-  const { agents, problem } = await get("/v1/agents").catch((error) => ({ agents: [], problem: error.message }));
-  // Who is in nobody's team is likely whom people ask.
-  const members = new Set(agents.flatMap((one) => one.team));
-  const chosen = agent || agents.find((one) => !members.has(one.name) && one.team.length)?.name || agents[0]?.name || "";
-  dialog("New run", [
-    !agents.length && alert(problem ?? "No live agent: start one with `cadre up` or `cadre agent FILE`."),
-    field("Agent", h("select", { name: "agent", required: true }, agents.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.name)))),
-    field("Task", h("textarea", { name: "task", rows: 5, required: true, value: task })),
-    h("details", { open: Object.keys(inputs).length > 0 }, h("summary", null, "More"),
-      field("Steps at most", h("input", { name: "max_steps", type: "number", min: 1 })),
-      field("Session", h("input", { name: "session" })),
-      field("User", h("input", { name: "user" })),
-      field("Inputs", h("textarea", { name: "inputs", rows: 3, class: "code", spellcheck: false, value: Object.keys(inputs).length ? writeJson(inputs, 2) : "" }), "a JSON object, named values beside the task")),
-  ], "Start", async (data) => {
-    const body = { agent: data.get("agent"), task: data.get("task") };
-    if (data.get("max_steps")) body.max_steps = Number(data.get("max_steps"));
-    for (const name of ["session", "user"]) if (data.get(name)) body[name] = data.get(name);
-    if (data.get("inputs").trim()) body.inputs = parseWritten(data.get("inputs"));
-    const started = await post("/v1/runs", body);
-    location.hash = `#/run/${encodeURIComponent(started.id)}`;
-  });
-}
-

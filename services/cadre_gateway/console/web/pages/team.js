@@ -8,7 +8,7 @@ import { alert, badge, button, empty, fill, h, table } from "../view/element.js"
 import { clock, count, duration, relative } from "../view/format.js";
 import { graph, placed } from "../view/graph.js";
 import { showValue } from "../view/value.js";
-import { startRun } from "./runs.js";
+import { startRun } from "./new_run.js";
 
 const KINDS = { agent: "agent", tool: "tool", pool: "sandbox", memory: "memory" };
 

@@ -62,12 +62,33 @@ function parsed(what, text, object = false) {
   return value;
 }
 
+function numberOf(name, text) {
+  let value;
+  try {
+    value = parseWritten(text);
+  } catch {
+    value = null;
+  }
+  if (typeof value !== "number" && !(value instanceof ExactNumber)) throw new Error(`${name}: ${text.trim()} is not a number`);
+  return value;
+}
+
 /** One argument. A value that was not touched is read as it was given, whatever a field of a page makes of it. */
 function control(name, value, schema, required) {
   const { element, read } = fieldFor(name, value, schema, required || value !== undefined);
   const look = () => (element.type === "checkbox" ? element.checked : element.value);
   const shown = look();
-  return { element, read: () => (value !== undefined && look() === shown ? value : read()) };
+  element.addEventListener("input", () => element.setCustomValidity(""));
+  return { element, read: () => {
+    if (value !== undefined && look() === shown) return value;
+    try {
+      return read();
+    } catch (error) {
+      element.setCustomValidity(error.message);
+      element.reportValidity();
+      throw error;
+    }
+  } };
 }
 
 /** As text where the schema says or it is one, a box, a choice, a number, else JSON. */
@@ -92,5 +113,5 @@ function fieldFor(name, value, schema, present) {
   const single = type === "number" || type === "integer";
   const element = h(single ? "input" : "textarea", { class: "code", ...(single ? { type: "text", inputMode: "decimal" } : { rows: 3, spellcheck: false }) });
   element.value = value === undefined ? "" : writeJson(value, single ? 0 : 2);
-  return { element, read: () => (element.value.trim() === "" ? undefined : parsed(name, element.value)) };
+  return { element, read: () => (element.value.trim() === "" ? undefined : single ? numberOf(name, element.value) : parsed(name, element.value)) };
 }
