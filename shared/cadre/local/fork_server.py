@@ -170,24 +170,39 @@ class ForkServer:
     ) -> ForkedProcess:
         """Run `python -m module arguments` in a fork with stdout and stderr at `output`; it inherits the descriptors
         under their own numbers. Raises OSError if the fork server cannot be started or dies."""
-        number = next(self._numbers)
         words = [os.fsencode(word) for word in arguments]
         variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
-        request = ForkRequest(number, module, words, variables, list(descriptors))
         # In turn: the socket holds a few requests, and the server reads none before it has imported its modules.
         async with self._turn:
-            control = self._socket or await self.begin()
-            its_life, life = os.pipe()
-            answer = self._asked[number] = asyncio.get_running_loop().create_future()
             try:
-                socket.send_fds(control, [msgspec.msgpack.encode(request)], [output, its_life, *descriptors])
-                pid, pidfd = await answer
-            except BaseException:
-                os.close(life)  # which kills the fork if there is one
-                raise
-            finally:
-                del self._asked[number]
-                os.close(its_life)
+                return await self._ask(module, words, variables, output, descriptors)
+            except ConnectionError:  # it has died, perhaps by what another service did to it
+                return await self._ask(module, words, variables, output, descriptors)
+
+    async def _ask(
+        self,
+        module: str,
+        words: list[bytes],
+        variables: dict[bytes, bytes],
+        output: int,
+        descriptors: Sequence[int],
+    ) -> ForkedProcess:
+        """Have the fork server make a fork. Raises ConnectionError if the fork server has died or dies meanwhile."""
+        request = ForkRequest(next(self._numbers), module, words, variables, list(descriptors))
+        control = self._socket or await self.begin()
+        its_life, life = os.pipe()
+        answer = self._asked[request.number] = asyncio.get_running_loop().create_future()
+        try:
+            socket.send_fds(control, [msgspec.msgpack.encode(request)], [output, its_life, *descriptors])
+            pid, pidfd = await answer
+        except BaseException as error:
+            os.close(life)  # which kills the fork if there is one
+            if isinstance(error, ConnectionError) and self._socket is control:
+                self._lose(control)
+            raise
+        finally:
+            del self._asked[request.number]
+            os.close(its_life)
         self._forks[pid] = ForkedProcess(pid, pidfd, life)
         return self._forks[pid]
 
