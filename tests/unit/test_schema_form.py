@@ -18,6 +18,7 @@ from harness.provider_schemas import openai_function_problems
         ({"type": "array"}, {"type": "array", "items": {}}),
         ({"items": {"const": True}}, {"type": "array", "items": {"type": "boolean", "const": True}}),
         ({"allOf": [{"type": "string"}], "title": "T"}, {"type": "string", "title": "T"}),
+        ({"allOf": [{"anyOf": [{"type": "string"}]}]}, {"anyOf": [{"type": "string"}]}),
         ({"$ref": "#/$defs/x"}, {"$ref": "#/$defs/x"}),
         ({"description": "Any."}, {"description": "Any.", "type": ANY_TYPES, "items": {}}),
         (
@@ -37,6 +38,11 @@ def test_a_property_of_a_foreign_schema_gets_its_type(schema: dict[str, Any], ex
     assert made["type"] == "object"
     assert made["properties"]["enum"] == expected
     assert [*openai_function_problems(made)] == []
+
+
+def test_a_choice_among_all_arguments_keeps_the_form_that_a_server_gave_it() -> None:
+    schema = {"type": "object", "allOf": [{"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}]}
+    assert typed(schema) == schema
 
 
 def test_a_schema_of_any_depth_is_no_failure() -> None:

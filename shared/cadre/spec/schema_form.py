@@ -18,6 +18,8 @@ _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 _INNER = ("items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else")
 _SAYS_TYPE = ("type", "anyOf", "oneOf", "allOf", "$ref", "$dynamicRef", "not", "if")
 
+_CHOICES = ("anyOf", "oneOf", "allOf", "not", "if")
+
 _SHORT_BYTES = 400
 """A definition of this size is written out wherever it is used; a longer one where it is used once."""
 
@@ -41,7 +43,13 @@ def typed(schema: Any) -> Any:
 def _typed(schema: Schema, *, is_property: bool = False) -> Schema:
     made = _mapped(schema, _typed, properties=lambda one: _typed(one, is_property=True))
     parts = made.get("allOf")
-    if isinstance(parts, list) and len(parts) == 1 and not (parts[0].keys() & made.keys()):
+    if (
+        isinstance(parts, list)
+        and len(parts) == 1
+        and not (parts[0].keys() & made.keys())
+        # Of the arguments as a whole what a server gave is kept; a property must say its type.
+        and (is_property or not parts[0].keys() & set(_CHOICES))
+    ):
         made = {**parts[0], **{key: value for key, value in made.items() if key != "allOf"}}
     if not made.keys() & set(_SAYS_TYPE):
         said = _types_said(made) or (ANY_TYPES if is_property else [])
