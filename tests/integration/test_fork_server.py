@@ -1,6 +1,7 @@
 """Services as forks of one process, with real processes: what each is given, and who dies with whom."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -30,6 +31,10 @@ def modules(tmp_path: Path) -> None:
     (tmp_path / "fork_sleeper.py").write_text(SLEEPER)
 
 
+_outputs: list[asyncio.ReadTransport] = []
+"""Of the forks of the test that runs."""
+
+
 @asynccontextmanager
 async def server_for(folder: Path) -> AsyncIterator[ForkServer]:
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -38,6 +43,8 @@ async def server_for(folder: Path) -> AsyncIterator[ForkServer]:
         yield server
     finally:
         await server.stop()
+        while _outputs:
+            _outputs.pop().close()
 
 
 async def started(
@@ -50,9 +57,10 @@ async def started(
     finally:
         os.close(its_out)
     reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(out, "rb", buffering=0)
     )
+    _outputs.append(transport)
     return process, reader
 
 
@@ -98,7 +106,8 @@ async def test_a_killed_fork_server_harms_no_fork_and_is_replaced(tmp_path: Path
         killed = server.pid
         os.kill(killed, signal.SIGKILL)
         if is_gone:
-            os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop must not hear of it
+            with contextlib.suppress(ChildProcessError):  # another thread may have reaped it
+                os.waitid(os.P_PID, killed, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop must not hear of it
         second, output = await started(server, "fork_sleeper")
         assert server.pid != killed
         await asyncio.wait_for(output.readline(), patience())

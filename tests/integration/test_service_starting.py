@@ -40,7 +40,7 @@ import asyncio, signal, sys
 from cadre.service import frame
 from cadre_tools.main import command
 
-serve = frame._Server.serve
+serve = frame.HttpServer.serve
 
 async def dying(self, sockets=None):
     died = asyncio.Event()
@@ -49,7 +49,7 @@ async def dying(self, sockets=None):
     await died.wait()
     raise OSError("no more connections")
 
-frame._Server.serve = dying
+frame.HttpServer.serve = dying
 command(sys.argv[1:])
 """
 

@@ -25,6 +25,6 @@ class Door(NamedTuple):
     """A function of a `RunService`, an `Access` and a `Platform` that returns a `ListeningDoor`, for a door that is not
     at HTTP."""
     about: str = ""
-    """What the API's description says of a door at HTTP: which clients come, and at which paths."""
+    """The entry of a door at HTTP in the API's description: its clients and its paths."""
     specification: str = ""
     """The URL of the specification that it follows."""

@@ -455,7 +455,7 @@ FORM_BYTES = 64 * 1024
 
 
 _ESCAPES = {"%22": '"', "%0D": "\r", "%0A": "\n"}
-"""What the names of files are written with, as browsers and HTTP clients do."""
+"""Escapes in the names of files, as browsers and HTTP clients write them."""
 
 
 class FormField(NamedTuple):

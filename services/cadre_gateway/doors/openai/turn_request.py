@@ -41,7 +41,7 @@ _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reaso
 
 
 class Holder(NamedTuple):
-    """Who keeps files and conversations."""
+    """The principal that files and conversations belong to."""
 
     owner: str
     """The person, or the key of no person; "" for a caller who is bound to neither, and reaches all of them."""
