@@ -62,7 +62,7 @@ def _codes(meanings: Mapping[Any, str]) -> str:
 
 
 def clients() -> str:
-    """What the suite of clients has last seen: see tests/clients/conftest.py."""
+    """Return the clients that their suite has last seen: see tests/clients/conftest.py."""
     rows = ["| client | version | for | door | seen to work |", "|---|---|---|---|---|"]
     for one in json.loads(_SEEN.read_text()):
         language = "Node.js" if one["package"].startswith("npm:") else "Python"

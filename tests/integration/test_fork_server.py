@@ -98,7 +98,7 @@ async def test_its_command_line_and_its_group_are_its_own(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("is_gone", [False, True])
 async def test_a_killed_fork_server_harms_no_fork_and_is_replaced(tmp_path: Path, *, is_gone: bool) -> None:
-    """Whether the next request comes while it dies or behind its death, before the supervisor has heard of it."""
+    """The next request comes while it dies, or behind its death and before the supervisor has heard of it."""
     async with server_for(tmp_path) as server:
         first, output = await started(server, "fork_sleeper")
         await asyncio.wait_for(output.readline(), patience())

@@ -35,7 +35,7 @@ class ConversationPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     run: str = ""
     at: float = 0.0
-    """When the run was about to begin; it may never have begun."""
+    """The time at which the run was about to begin; it may never have begun."""
     item: dict[str, Any] = {}
 
 

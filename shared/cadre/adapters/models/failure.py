@@ -474,7 +474,7 @@ _ENDINGS: dict[Ending, tuple[str, ...]] = {
     ),
     "cut": ("length", "model_length", "max_tokens", "max_output_tokens", "max_new_tokens"),
 }
-"""What each way is called by OpenAI, OpenRouter, Z.ai, DeepSeek, vLLM, SGLang, Cohere, Gemini, Anthropic, Mistral and
+"""The names of each way at OpenAI, OpenRouter, Z.ai, DeepSeek, vLLM, SGLang, Cohere, Gemini, Anthropic, Mistral and
 relays. All others (`stop`, `tool_calls`, `end`, `eos`, `end_turn`) end a whole answer: what came says what it is."""
 
 _ENDING_OF = {reason: ending for ending, reasons in _ENDINGS.items() for reason in reasons}
