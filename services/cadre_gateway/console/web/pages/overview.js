@@ -36,7 +36,7 @@ export function overviewPage(main, { query, setQuery }) {
     h("section", { "aria-label": "Needs a person" }, h("h2", null, "Needs a person"), needs),
     h("section", { "aria-label": "What happened" }, h("h2", null, "What happened"),
       h("form", { class: "bar", onsubmit: (event) => event.preventDefault() },
-        field("In the last", choice("span", Object.entries(SPANS).map(([name, { words, count: most }]) => [name, name === "hour" ? `${most} ${words}` : words]))),
+        field("In the last", choice("span", Object.entries(SPANS).map(([name, { words }]) => [name, words]))),
         field("By", choice("by", [["agent", "agent"], ["model", "model"]]))), charts),
     h("section", { "aria-label": "Queues and replicas" }, h("h2", null, "Queues and replicas"), load));
   const told = (error) => fill(problem, error && alert(error.message));
@@ -48,7 +48,7 @@ export function overviewPage(main, { query, setQuery }) {
       allowed(`/v1/approvals?limit=${COUNTED}`, signal, { approvals: [] }), allowed(`/v1/dead-letters?limit=${COUNTED}`, signal, { dead_letters: [] }),
       allowed("/v1/budgets", signal, { budgets: [] }), allowed("/v1/agents", signal, { agents: [] }), allowed("/v1/load", signal, { agents: [], queues: [] }),
       failed("error"), failed("max_steps_error")]);
-    drawNeeds({ held, letters, budgets, agents: agents.agents, ends });
+    drawNeeds({ held, letters, budgets, agents: agents.agents, ends, since: Math.floor(since) });
     drawLoad(agents.agents, queued);
   }, told);
 
@@ -60,12 +60,12 @@ export function overviewPage(main, { query, setQuery }) {
     drawCharts(time, cols, all.rows, parts.rows);
   }, told);
 
-  function drawNeeds({ held, letters, budgets, agents, ends }) {
+  function drawNeeds({ held, letters, budgets, agents, ends, since }) {
     const sections = [
       need("waiting for a decision", "#/approvals", held.approvals.length, held.next, held.approvals.slice(0, LISTED).map((one) => [
         h("a", { href: `#/run/${encodeURIComponent(one.tree)}?at=${encodeURIComponent(`call:${one.call}`)}` }, one.kind === "question" ? "Question" : one.name),
         ` ${argumentsText(one.arguments, 80)} `, h("small", null, `${one.agent}, ${relative(one.requested_at)}`)])),
-      ...["failed", "out of steps"].map((words, at) => need(`${words} in a day`, `#${withQuery("/runs", { state: ["error", "max_steps_error"][at] })}`, ends[at].total ?? 0, null, ends[at].runs.map((run) => [
+      ...["failed", "out of steps"].map((words, at) => need(`${words} in a day`, `#${withQuery("/runs", { state: ["error", "max_steps_error"][at], since })}`, ends[at].total ?? 0, null, ends[at].runs.map((run) => [
         h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, brief(run.task, 60) || run.id), " ", h("small", null, `${run.agent}: ${brief(errorText(run.error), 100)}`)]))),
       need("dead letters", "#/dead-letters", letters.dead_letters.length, letters.next, letters.dead_letters.slice(0, LISTED).map((one) => [
         `${one.queue} `, h("small", null, `${brief(one.reason, 100)}, ${relative(one.at)}`)])),

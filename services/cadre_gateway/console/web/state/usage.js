@@ -6,7 +6,7 @@ const SERIES = 5; // the others are summed up in one more
 
 /** The times that the overview offers: what the gateway is asked for, and the seconds of one column. */
 export const SPANS = {
-  hour: { words: "hours", by: "hour", count: 12, seconds: HOUR },
+  half: { words: "12 hours", by: "hour", count: 12, seconds: HOUR },
   day: { words: "24 hours", by: "hour", count: 24, seconds: HOUR },
   week: { words: "7 days", by: "day", count: 7, seconds: DAY },
   month: { words: "30 days", by: "day", count: 30, seconds: DAY },
