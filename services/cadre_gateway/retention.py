@@ -6,6 +6,7 @@ the record and finish the removal, should the first one die over it.
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
 from typing import Protocol
@@ -43,7 +44,10 @@ class Erasure(Protocol):
 
 
 _REST_FACTOR = 19
-"""After a removal the janitor rests for so many times its duration: the streams are there for work."""
+"""After a removal the janitor rests for its duration times this factor: the streams are there for work."""
+
+_MAX_REST_SECONDS = 30.0
+"""The longest rest: on a slow machine, or with a slow bus, what is due must not wait for minutes."""
 
 _FAILURE_PAUSE_SECONDS = 5.0
 """Longer with every failure in a row."""
@@ -106,10 +110,12 @@ class Janitor:
             self.wake()
 
     async def run(self) -> None:
-        """Remove what is due, one thing after the other, and sleeps until the next is."""
+        """Remove what is due, one thing after the other, and sleep until the next is due."""
         failures = 0
         while True:
             self._news.clear()
+            # A run that ends while the index is read counts as news: the reading may have missed it.
+            self._sleeps_until = math.inf
             now = self._clock.now()
             try:
                 due, work = await self._next()
@@ -124,7 +130,7 @@ class Janitor:
                 await self._clock.sleep(pause)
             else:
                 failures = 0
-                await self._clock.sleep((self._clock.now() - now) * _REST_FACTOR)
+                await self._clock.sleep(min((self._clock.now() - now) * _REST_FACTOR, _MAX_REST_SECONDS))
 
     async def erase(self, tree: str, *, expired: bool = False) -> None:
         """Remove a tree that has ended: its blobs, its messages, and its place in lists and sessions.
