@@ -59,7 +59,7 @@ def pages() -> dict[Path, str]:
             **{name: partial(names.names, name) for name in ("cadre.client", "cadre.protocol", "cadre.testing")},
         },
         DOCS / "access.md": {"routes and rights": tables.rights},
-        DOCS / "clients.md": {"clients": tables.clients},
+        DOCS / "openai-api.md": {"clients": tables.clients},
         DOCS / "http-api.md": {
             **shapes.blocks(),
             "event names": tables.event_names,

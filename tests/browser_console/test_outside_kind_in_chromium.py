@@ -1,4 +1,4 @@
-"""A kind that the console has never heard of, in a real browser: the one that docs/extending.md shows."""
+"""A kind that the console has never heard of, in a real browser: the one that docs/architecture.md shows."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A door of another distribution works like Cadre's own: it is the one that docs/extending.md shows."""
+"""A door of another distribution works like Cadre's own: it is the one that docs/architecture.md shows."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from cadre_gateway.doors.open_doors import routers_of, rules_with
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, new_run
 
-PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text().partition("## Add a door")[2]
+PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text().partition("## Add a door")[2]
 ADMIN = {"Authorization": "Bearer " + "adminkey" * 6}
 
 

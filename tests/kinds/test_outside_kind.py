@@ -1,7 +1,7 @@
 """A kind of agent from another distribution works like Cadre's own: nothing of Cadre knows it by name.
 
 It is installed for subprocesses only (an entry point next to its package), so each file of `patient/` and
-`shown/` is a session of pytest. The kind of `shown/` is the one that docs/extending.md shows.
+`shown/` is a session of pytest. The kind of `shown/` is the one that docs/architecture.md shows.
 """
 
 import os
@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-PAGE = (HERE.parents[1] / "docs" / "extending.md").read_text().partition("## Add a door")[0]
+PAGE = (HERE.parents[1] / "docs" / "architecture.md").read_text()
+PAGE = PAGE.partition("## Add a kind")[2].partition("## Add a door")[0]
 
 LINES = 70
 """The most lines, blank ones left out, of the kind that the page shows."""

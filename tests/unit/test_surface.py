@@ -19,7 +19,7 @@ SHOWN = [
     *sorted((ROOT / "examples").rglob("*.ipynb")),
     *sorted((ROOT / "teams").rglob("*.py")),
     # A kind of agents builds on modules of the engine, a door on modules of the gateway; their page says which.
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "extending.md"),
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "architecture.md"),
     ROOT / "README.md",
 ]
 

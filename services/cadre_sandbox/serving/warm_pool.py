@@ -242,7 +242,7 @@ class Position(NamedTuple):
     """A point in the code of a run: a block, and how many exchanges it has behind it.
 
     Block and number do not identify the history of the exchanges. Two replicas may both have run the block, and the run
-    took the other one's answer, with other clock readings; or a power cut has set the run back (docs/nats.md), and it
+    took the other one's answer, with other clock readings; or a power cut has set the run back (docs/deploy.md), and it
     went another way under the same ids. An interpreter of the one history must not go on with the other. So the history
     is part of the position. Its digest costs the same however long the block is: calls carry the exchanges since the
     last stored piece only, and the reference to that piece is a digest itself.

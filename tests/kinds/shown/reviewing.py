@@ -1,4 +1,4 @@
-"""The kind that docs/extending.md shows: its events one by one, under the simulation's faults, in a real service."""
+"""The kind that docs/architecture.md shows: its events one by one, under the simulation's faults, in a real service."""
 
 from __future__ import annotations
 

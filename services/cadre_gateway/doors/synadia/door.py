@@ -67,7 +67,7 @@ class SynadiaDoor:
         if platform.settings.nats_credentials and not own:
             raise SetupError(
                 "CADRE_DOORS names synadia, and the gateway's own NATS user may not host agents: name the key of one"
-                " that may in CADRE_SYNADIA_CREDENTIALS (docs/nats.md)"
+                " that may in CADRE_SYNADIA_CREDENTIALS (docs/members.md)"
             )
         if access.keys is not None and not self._settings.key:
             raise SetupError(

@@ -186,7 +186,7 @@ class Exchanges:
             except NotPermitted as error:
                 raise AgentRefused(
                     f"{self._name}: {error}. Where its agent is, the user of `nats.credentials` needs the rights that"
-                    " docs/a2a.md lists"
+                    " docs/members.md lists"
                 ) from error
             except BusUnavailable as error:
                 raise AgentAbsent(str(error)) from error
