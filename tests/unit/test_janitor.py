@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -307,7 +307,7 @@ async def test_a_run_that_ends_while_the_index_is_read_is_not_missed(
     reads = 0
     read = house.index.read
 
-    async def reads_before_it_ends(query: SqlQuery) -> list[tuple[Any, ...]]:
+    async def reads_before_it_ends(query: SqlQuery) -> Sequence[tuple[Any, ...]]:
         nonlocal reads
         found = await read(query)
         reads += 1
