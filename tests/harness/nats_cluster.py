@@ -30,16 +30,16 @@ cluster {{
 
 
 class NatsCluster:
-    """Servers by name: `n1`, `n2`, `n3`."""
+    """Servers by name: `n1`, `n2`, `n3`; `monitors` are the ports of their monitoring."""
 
     def __init__(self, folder: Path, *, sync: str = "always") -> None:
         names = [f"n{number}" for number in range(1, SIZE + 1)]
         clients, routes, monitors = ([free_port() for _ in range(SIZE)] for _ in range(3))
         mesh = ", ".join(f'"nats://127.0.0.1:{route}"' for route in routes)
         self.servers: dict[str, NatsServer] = {}
-        self._monitors = dict(zip(names, monitors, strict=True))
+        self.monitors = dict(zip(names, monitors, strict=True))
         for name, port, route in zip(names, clients, routes, strict=True):
-            more = CLUSTER_CONFIG.format(name=name, http=self._monitors[name], route=route, routes=mesh)
+            more = CLUSTER_CONFIG.format(name=name, http=self.monitors[name], route=route, routes=mesh)
             (folder / name).mkdir()
             self.servers[name] = NatsServer(folder / name, sync=sync, port=port, more=more)
 
@@ -47,6 +47,10 @@ class NatsCluster:
     def url(self) -> str:
         """All servers, as CADRE_NATS_URL takes them."""
         return ",".join(server.url for server in self.servers.values())
+
+    @property
+    def pids(self) -> list[int]:
+        return [server.pid for server in self.servers.values()]
 
     def start(self) -> None:
         for server in self.servers.values():
@@ -64,7 +68,7 @@ class NatsCluster:
 
     def _is_healthy(self, name: str) -> bool:
         with contextlib.suppress(httpx2.HTTPError):
-            return httpx2.get(f"http://127.0.0.1:{self._monitors[name]}/healthz", timeout=2).status_code == 200
+            return httpx2.get(f"http://127.0.0.1:{self.monitors[name]}/healthz", timeout=2).status_code == 200
         return False
 
 

@@ -74,6 +74,11 @@ class NatsServer:
     def pid(self) -> int:
         return self.process.pid
 
+    @property
+    def pids(self) -> list[int]:
+        """As a cluster has them."""
+        return [self.pid]
+
     def kill(self) -> None:
         """kill -9"""
         assert self._process is not None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -229,7 +230,24 @@ def test_nats_takes_its_configuration(replicas: str, tmp_path: Path) -> None:
     environment = {**os.environ, "SERVER_NAME": "nats-0"}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert "sync_interval: always" in written, "a key of jetstream leaves the others as they are"
+    assert "sync_interval: " in written, "a key of jetstream leaves the others as they are"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sync"),
+    [
+        (["nats.replicas=1"], "always"),
+        (["nats.replicas=3"], "100ms"),
+        (["nats.replicas=5"], "100ms"),
+        (["nats.replicas=3", "cadre.nats.replicas=1"], "always"),
+        (["nats.replicas=3", "nats.config.jetstream.sync_interval=always"], "always"),
+        (["nats.replicas=1", "nats.config.jetstream.sync_interval=10s"], "10s"),
+    ],
+)
+def test_streams_of_three_copies_are_synced_at_an_interval(settings: list[str], sync: str) -> None:
+    """And those of one copy before they are acknowledged: there is no other server that has them in memory."""
+    written = named(rendered(*settings), "ConfigMap", "nats")["data"]["nats.conf"]
+    assert re.findall(r"sync_interval: (\S+)", written) == [sync]
 
 
 @pytest.mark.parametrize(("servers", "path"), [(1, "/healthz"), (3, "/healthz?js-enabled-only=true")])

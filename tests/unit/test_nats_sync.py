@@ -46,4 +46,21 @@ def test_whoever_starts_a_stack_is_told_what_a_power_cut_may_take(
     lines = advice(stack)
     assert len(lines) == len(warnings)
     assert all(text in line for text, line in zip(warnings, lines, strict=True))
-    assert disk(sync).verdict == ("warn" if warnings else "ok")
+
+
+@pytest.mark.parametrize(
+    ("sync", "copies", "verdict", "named"),
+    [
+        ("always", 1, "ok", "always"),
+        ("always", 3, "ok", "always"),
+        ("10ms", 1, "warn", "10ms"),
+        ("100ms", 2, "warn", "100ms"),
+        ("100ms", 3, "ok", "100ms"),
+        ("", 1, "warn", "http://nats.example:8222/jsz"),
+        ("", 3, "warn", "http://nats.example:8222/jsz"),
+    ],
+)
+def test_the_doctor_says_what_a_loss_of_power_takes(sync: str, copies: int, verdict: str, named: str) -> None:
+    found = disk(sync, copies, "nats.example")
+    assert found.verdict == verdict
+    assert named in found.text

@@ -59,7 +59,7 @@ class Pair:
         self.relay = relay.delegate
         self._payload = encode(here.task("boss", TASK))
         self.shards = here.platform.topology.shards
-        self.pids = {"manager": os.getpid(), "worker": member.pid, "nats": here.nats.pid}
+        self.pids = {"manager": [os.getpid()], "worker": [member.pid], "nats": here.nats.pids}
 
     async def delegate(self) -> None:
         end = await self._here.run(self._here.task("boss", TASK))
@@ -80,13 +80,14 @@ class Pair:
         return sum(state["last_seq"] for state in await self._here.streams())
 
     def cpu(self) -> dict[str, float]:
-        return {name: cpu_seconds(pid) for name, pid in self.pids.items()}
+        """Seconds of CPU so far by process, the NATS servers together."""
+        return {name: sum(map(cpu_seconds, pids)) for name, pids in self.pids.items()}
 
 
 @asynccontextmanager
-async def working_pair(shards: int | None = None, sync: str = "always") -> AsyncIterator[Pair]:
-    """A warm pair on a NATS server of its own; `sync` is the server's sync_interval."""
-    async with deployment(shards, sync) as here:
+async def working_pair(shards: int | None = None, sync: str = "always", servers: int = 1) -> AsyncIterator[Pair]:
+    """A warm pair on NATS servers that nothing else uses, as of `deployment`."""
+    async with deployment(shards, sync, servers) as here:
         member = await Member.start(here.nats.url, here.platform.topology.shards)
         try:
             await here.serve(AgentSpec(name="boss", description="Delegates.", team=["worker"]), InstantModel(decide))

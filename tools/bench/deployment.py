@@ -20,6 +20,7 @@ from cadre.service.frame import calm_collector
 from cadre.service.platform import Platform, open_platform
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
+from harness.nats_cluster import SIZE, NatsCluster
 from harness.nats_server import NatsServer
 
 ENDS_WITHIN = 60.0
@@ -56,7 +57,7 @@ class WatchedJournal:
 class Deployment:
     """The server, the connection, and the agents served from here."""
 
-    def __init__(self, nats: NatsServer, platform: Platform, journal: WatchedJournal) -> None:
+    def __init__(self, nats: NatsServer | NatsCluster, platform: Platform, journal: WatchedJournal) -> None:
         self.nats = nats
         self.platform = platform
         self.journal = journal
@@ -113,24 +114,27 @@ class Deployment:
 
 
 @contextmanager
-def _running_nats(sync: str) -> Iterator[NatsServer]:
-    with (
-        tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder,
-        NatsServer(Path(folder), sync=sync) as nats,
-    ):
-        yield nats
+def _running_nats(sync: str, servers: int) -> Iterator[NatsServer | NatsCluster]:
+    with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
+        kind = NatsCluster if servers == SIZE else NatsServer
+        nats = kind(Path(folder), sync=sync)
+        try:
+            nats.start()
+            yield nats
+        finally:
+            nats.stop()
 
 
 @asynccontextmanager
-async def deployment(shards: int | None = None, sync: str = "always") -> AsyncIterator[Deployment]:
+async def deployment(shards: int | None = None, sync: str = "always", servers: int = 1) -> AsyncIterator[Deployment]:
     """Runs on free ports and a fresh folder, gone afterwards; `shards` is the default unless given.
 
-    `sync` is the server's sync_interval.
+    `sync` is the sync_interval of its NATS servers, one or three, each of which has a copy of every stream.
     """
-    with _running_nats(sync) as nats:
-        settings = Settings(nats_url=nats.url)
+    with _running_nats(sync, servers) as nats:
+        settings = Settings(nats_url=nats.url, replicas=servers)
         if shards is not None:
-            settings = Settings(nats_url=nats.url, shards=shards)
+            settings = Settings(nats_url=nats.url, replicas=servers, shards=shards)
         platform = await open_platform("bench", settings)
         journal = WatchedJournal(platform.journal)
         here = Deployment(nats, platform._replace(journal=journal), journal)

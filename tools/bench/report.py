@@ -52,10 +52,22 @@ ROWS = [
     Row("delegation_cpu_us_manager", "CPU per delegation: manager", "µs", 0),
     Row("delegation_cpu_us_worker", "CPU per delegation: member", "µs", 0),
     Row("delegation_cpu_us_nats", "CPU per delegation: nats-server", "µs", 0),
-    Row("sync_append_p50_ratio", "synced always / every 2 min: one bare append, p50", "×"),
-    Row("sync_append_rate_ratio", "… appends per second, 64 in flight", "×"),
-    Row("sync_delegation_p50_ratio", "… one delegation, p50", "×"),
-    Row("sync_delegation_rate_ratio", "… delegations per second, 64 in flight", "×"),
+    *(
+        row
+        for name, what in (
+            ("10ms", "one server, every 10 ms"),
+            ("2m", "one server, every 2 min"),
+            ("three_always", "three servers, always"),
+            ("three_100ms", "three servers, every 100 ms"),
+            ("three_10ms", "three servers, every 10 ms"),
+        )
+        for row in (
+            Row(f"sync_append_p50_ratio_{name}", f"{what} / one server synced always: one bare append, p50", "×"),
+            Row(f"sync_append_rate_ratio_{name}", "… appends per second, 64 in flight", "×"),
+            Row(f"sync_delegation_p50_ratio_{name}", "… one delegation, p50", "×"),
+            Row(f"sync_delegation_rate_ratio_{name}", "… delegations per second, 64 in flight", "×"),
+        )
+    ),
     Row("step_cpu_ms_first", "CPU per step, steps 1–10", "ms", 3),
     Row("step_cpu_ms_last", "CPU per step, steps 41–50", "ms", 3),
     Row("step_cpu_beyond_bus_ms_first", "… beyond the bus, steps 1–10", "ms", 3, Target(1)),

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 import msgspec
 
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
@@ -20,10 +21,13 @@ from cadre.deploy.team_file import TeamSpec
 from cadre.errors import CommandFailed, ExitCode
 from cadre.protocol.nats_users import OPERATOR, team_roles
 from cadre.protocol.topology import Topology
-from cadre.settings import read_settings
+from cadre.settings import SYNC_ALWAYS, read_settings
 
 MIN_VERSION = (2, 12)
 """The first version with message schedules, as (major, minor)."""
+
+MONITOR_PORT = 8222
+"""The usual port of a server's monitoring."""
 
 _INFO_SECONDS = 3.0
 
@@ -92,6 +96,25 @@ async def server_info(host: str, port: int) -> dict[str, Any] | None:
         return None
     info: dict[str, Any] = json.loads(rest)
     return info
+
+
+async def server_sync(host: str, info: dict[str, Any]) -> str:
+    """Return when the server with this INFO syncs to disk, as its monitoring has it: `always`, before it acknowledges,
+    or the interval, such as `100ms`. Return "" when no monitoring of this server, or of its cluster, answers there."""
+    address = f"[{host}]" if ":" in host else host
+    try:
+        async with httpx2.AsyncClient(timeout=_INFO_SECONDS, trust_env=False) as client:
+            found = (await client.get(f"http://{address}:{MONITOR_PORT}/jsz")).raise_for_status().json()
+        cluster = (found.get("meta_cluster") or {}).get("name")
+        # Another server may have the port; behind one name of a cluster, another one of its servers may answer.
+        if found["server_id"] != info["server_id"] and (not cluster or cluster != info.get("cluster")):
+            return ""
+        if found["config"].get("sync_always"):
+            return SYNC_ALWAYS
+        seconds = found["config"]["sync_interval"] / 1e9
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1e3:g}ms"
 
 
 def version(info: dict[str, Any]) -> tuple[int, int]:

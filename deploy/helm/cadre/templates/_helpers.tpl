@@ -62,7 +62,9 @@
 {{- $_ := set $config "server_name" (ternary "$SERVER_NAME" "cadre" $many) -}}
 {{- /* The limit is the volume's size: without one a server takes a share of what is free when it starts, which is nothing on a full disk. */ -}}
 {{- $store := dict "store_dir" (ternary "/data/cluster" "/data" $many) "max_file_store" .Values.nats.storage.size -}}
-{{- $_ := set $config "jetstream" (set $store "sync_interval" "always") -}}
+{{- /* With three copies a machine that loses power takes nothing: the others have it in memory. One copy must be on disk. */ -}}
+{{- $copies := get (.Values.cadre.nats | default dict) "replicas" | default (min 5 (int .Values.nats.replicas)) -}}
+{{- $_ := set $config "jetstream" (set $store "sync_interval" (ternary "100ms" "always" (ge (int $copies) 3))) -}}
 {{- if $many -}}
 {{- $routes := list -}}
 {{- range until (int .Values.nats.replicas) -}}

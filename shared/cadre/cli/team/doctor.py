@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 OLDEST_PYTHON = (3, 11)
+KEPT_BY_OTHERS = 3
+"""With so many copies, a majority has an acknowledged message in memory when one server loses power."""
 
 
 class Finding(NamedTuple):
@@ -80,13 +82,13 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     running = local_stack.read_state(local_stack.default_data())
     if running is not None and settings.nats_url == Settings().nats_url:
         settings = msgspec.structs.replace(settings, nats_url=running.nats)
-    info = await _server_info(settings.nats_url)
+    host, info = await _server_info(settings.nats_url)
     for finding in nats(redacted(settings.nats_url), info):
         yield finding
-    if running is not None and running.sync and settings.nats_url == running.nats:
-        yield disk(running.sync)
     if info is not None:
-        for finding in await _streams(settings):
+        known = running.sync if running is not None and settings.nats_url == running.nats else ""
+        sync = known or await nats_server.server_sync(host, info)
+        for finding in await streams(settings, host, sync):
             yield finding
     for finding in (*await provider(), *await _gateway(), *mcp_servers(Path()), *model()):
         yield finding
@@ -94,14 +96,16 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
 
 
-async def _server_info(urls: str) -> dict[str, object] | None:
-    """Return the INFO of the first server of a cluster that answers; None when none does."""
+async def _server_info(urls: str) -> tuple[str, dict[str, Any] | None]:
+    """Return the host and the INFO of the first server of a cluster that answers; no INFO when none does."""
+    host = ""
     for url in addresses(urls):
         address = urlsplit(url)
-        info = await nats_server.server_info(address.hostname or "127.0.0.1", address.port or 4222)
+        host = address.hostname or "127.0.0.1"
+        info = await nats_server.server_info(host, address.port or 4222)
         if info is not None:
-            return info
-    return None
+            return host, info
+    return host, None
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -128,7 +132,7 @@ def packages() -> Finding:
     return Finding("ok", "the packages of `cadre up` are installed")
 
 
-def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
+def nats(url: str, info: dict[str, Any] | None) -> Iterator[Finding]:
     """Return findings about a NATS server from its INFO; None stands for no answer."""
     if info is None:
         yield Finding("fail", f"NATS does not answer at {url}: start `cadre up`, or set CADRE_NATS_URL")
@@ -143,13 +147,33 @@ def nats(url: str, info: dict[str, object] | None) -> Iterator[Finding]:
         yield Finding("fail", "JetStream is off: start nats-server with -js, or a jetstream block in its file")
 
 
-def disk(sync: str) -> Finding:
-    """Return whether acknowledged work survives a power cut. Only `cadre up` knows: a server does not tell its
-    clients.
+def disk(sync: str, copies: int, host: str) -> Finding:
+    """Return what a loss of power may take.
+
+    sync: `always`, an interval, or "" where neither `cadre up` nor the server's monitoring says it: clients of a
+        server do not learn it.
+    copies: of each message, on as many servers.
+    host: the server, for the command that shows its interval.
     """
+    if not sync:
+        return Finding(
+            "warn",
+            "it is not known when NATS syncs to disk (by default every two minutes, and a loss of power takes what it"
+            f" acknowledged since): `curl -s http://{host}:{nats_server.MONITOR_PORT}/jsz | grep sync_` at the server,"
+            " or sync_interval in its configuration",
+        )
     if sync == SYNC_ALWAYS:
-        return Finding("ok", "NATS acknowledges what is on disk (CADRE_NATS_SYNC=always)")
-    return Finding("warn", f"CADRE_NATS_SYNC={sync}: a power cut may take what was acknowledged in the last {sync}")
+        return Finding("ok", "a loss of power takes nothing: NATS syncs before it acknowledges (sync_interval: always)")
+    if copies >= KEPT_BY_OTHERS:
+        return Finding(
+            "ok",
+            f"a loss of power takes nothing while it leaves most of the servers running: each message has {copies}"
+            f" copies. On all at once it may take what was acknowledged in the last {sync} (sync_interval)",
+        )
+    return Finding(
+        "warn",
+        f"a loss of power may take what was acknowledged in the last {sync} (sync_interval); kill -9 takes nothing",
+    )
 
 
 def isolation(tier: str, errors: str) -> Finding:
@@ -175,9 +199,11 @@ def memory(code: int | None, output: str, errors: str) -> Finding:
     return Finding("warn", f"the memory service cannot run here: {reason(errors)}")
 
 
-async def _streams(settings: Settings) -> list[Finding]:
+async def streams(settings: Settings, host: str, sync: str) -> list[Finding]:
+    """Return findings about the streams, what a loss of power may take of them (see `disk`), and the server's clock."""
     from cadre.adapters.nats.connection.connect import connect
     from cadre.adapters.nats.server_clock import ServerClock
+    from cadre.adapters.nats.streams import jetstream
     from cadre.adapters.nats.streams.provision import check
     from cadre.adapters.nats.streams.store_watch import refusals
 
@@ -185,16 +211,18 @@ async def _streams(settings: Settings) -> list[Finding]:
         nc = await connect(settings, "cadre-doctor", wait=False)
         try:
             problems = await check(nc, settings) or await refusals(nc, settings)
-            clock = ServerClock(settings.clock_skew_seconds)
+            clock, first = ServerClock(settings.clock_skew_seconds), Topology(1, settings.prefix).stream(0)
             if not problems:
-                await clock.measure(nc, Topology(1, settings.prefix).stream(0))
+                await clock.measure(nc, first)
+                info = await jetstream.stream_info(nc, first)
         finally:
             await nc.close()
     except CadreError as error:
         return [Finding("fail", f"streams: {error}")]
     if problems:
         return [Finding("fail", problem) for problem in problems]
-    return [Finding("ok", "streams are as this version needs"), clock_finding(clock)]
+    copies = info["config"]["num_replicas"] if info is not None else 1
+    return [Finding("ok", "streams are as this version needs"), disk(sync, copies, host), clock_finding(clock)]
 
 
 def clock_finding(clock: ServerClock) -> Finding:
