@@ -1,7 +1,7 @@
 """Measure how plain the English of the project is: `PYTHONPATH=docs python -m generate.english`, a table per room.
 
 Counted are words that a native technical writer does not use in this sense, sentences of more than 200 characters, and
-docstrings that begin with a noun clause. Code, tables and links are left out.
+docstrings that begin with a noun clause. Code and the targets of links are left out; a cell of a table is a paragraph.
 """
 
 import ast
@@ -70,9 +70,13 @@ def prose_of(file: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    text = re.sub(r"^\|.*$", "", text, flags=re.M)
+    text = re.sub(r"^ *```.*?^ *```|<!--.*?-->", "", text, flags=re.M | re.S)
+    # Indented code: lines behind an empty one.
+    text = re.sub(r"(?<=\n\n)(?: {4}.*\n+)+", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
+    for row in re.findall(r"^ *\|.*$", text, re.M):
+        yield from re.split(r"(?<!\\)\|", re.sub(r"`[^`]*`", "`x`", row))
+    text = re.sub(r"^ *\|.*$", "", text, flags=re.M)
     yield from re.split(r"\n\s*\n|\n(?=\s*[-*] )", text)
 
 

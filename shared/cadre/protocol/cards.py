@@ -122,9 +122,10 @@ before it are not known any more once they are gone."""
 
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """One replica, the value of a registry key, which the replica renews while it lives and which stays for days behind
-    it. With the instance `AT_REST` it is an agent's card that does not expire, so that the agent is sent tasks before
-    its first start; with `RETIRED`, which has no card, it says since when nothing is kept of those before it."""
+    """One replica: the value of a registry key that the replica renews while it lives. The key stays for days after it.
+
+    With the instance `AT_REST` it is an agent's card that does not expire, so that tasks reach the agent before its
+    first start. With `RETIRED` it has no card, and says since when nothing of earlier replicas is kept."""
 
     v: Literal[1] = 1
     revision: str = ""
