@@ -13,6 +13,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.unions import close
 from cadre.protocol import cards, deltas, messages
 from cadre.protocol.files import WorkspaceFile
+from cadre.structs import prose_of
 
 MESSAGES: tuple[type[msgspec.Struct], ...] = (
     *get_args(messages.Record),
@@ -41,6 +42,8 @@ def components(types: Iterable[type[msgspec.Struct]], ref: str) -> dict[str, Any
     structs = {struct.__name__: struct for struct in _reachable(wanted)}
     for name, schema in found.items():
         if name in structs:
+            if "description" in schema:
+                schema["description"] = prose_of(schema["description"])
             _explain_fields(structs[name], schema)
     return {name: _plain(found[name]) for name in sorted(found)}
 

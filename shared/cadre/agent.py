@@ -38,12 +38,37 @@ if TYPE_CHECKING:
     }
 )
 class Agent(AgentDefinition):
-    """An agent: `Agent("writer", instructions="…", tools=[function], team=[other], output_type=Type)`.
+    """An agent that Python defines, with the keys of an agent file as options (docs/agents.md).
 
-    `spec` is its specification, `tools` the functions that it brings, `team` its members that Python defines.
-    `cadre up FILE.py` serves the agents that a module defines, `cadre.serve` one of them, and `cadre.Client` starts its
-    runs there: they outlive any process. `run` and `run_sync` are for the first five minutes: they play one run in this
-    process, where nothing is durable.
+    `cadre up FILE.py` serves the agents that a module defines, `cadre.serve` one of them, and `cadre.Client` starts
+    runs there, which outlive any process. `run` and `run_sync` are for a first try: they play one run in this process,
+    where nothing is durable.
+
+    Args:
+        name: Letters, digits, `-` and `_`; unique in the deployment.
+        instructions: What the model reads in addition to the prompts of the agent's kind.
+        tools: Functions, tools, modules of tools, or names of tools that others serve.
+        team: Members that the agent may ask: agents, their names, or a `Selector`.
+        output_type: The form of the answer: a pydantic model, dataclass, TypedDict, msgspec struct, or `list[int]`.
+        model: The model's name, a `ModelSpec`, or for tests a list of replies.
+
+    Attributes:
+        spec: Its specification, as a file would give it.
+        tools: The functions that it brings.
+        team: Its members that Python defines.
+
+    Raises:
+        SpecError: A key or value is wrong; the text names it and what to write.
+
+    Examples:
+        >>> from cadre.testing import answer, call
+        >>> def count_words(text: str) -> int:
+        ...     '''Count the words of a text.'''
+        ...     return len(text.split())
+        >>> replies = [call("count_words", text="to be or not to be"), answer("six")]
+        >>> writer = Agent("writer", instructions="Let the tool count.", tools=[count_words], model=replies)
+        >>> writer.run_sync("How many words has 'to be or not to be'?").output
+        'six'
     """
 
     async def run(

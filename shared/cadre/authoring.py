@@ -179,7 +179,25 @@ def tool_of(function: Callable[..., Any] | AnyTool) -> AnyTool:
 
 @explained()
 class Schedule:
-    """A schedule of runs that Python describes; `cadre up FILE.py` gives it to the gateway. `spec` has its keys."""
+    """A schedule of runs, with the keys of its file as options; `cadre up FILE.py` gives it to the gateway.
+
+    Args:
+        name: Its name in the deployment.
+        agent: The agent, or its name.
+        task: The task of each run, a template.
+        every: Seconds, a text such as `15m`, or a timedelta; or `cron` in its place.
+        cron: Minute, hour, day, month and weekday, in `time_zone` (UTC).
+
+    docs/automation.md has the other keys.
+
+    Raises:
+        SpecError: A key is wrong.
+
+    Examples:
+        >>> monday = Schedule("report", agent="writer", task="Report on last week.", cron="0 8 * * 1")
+        >>> monday.spec.agent
+        'writer'
+    """
 
     def __init__(  # noqa: PLR0913 - the keys of a schedule's file
         self,

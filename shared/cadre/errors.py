@@ -40,7 +40,16 @@ from typing import Literal
 
 
 class CadreError(Exception):
-    """Base of all errors raised by Cadre."""
+    """The base of all errors that Cadre raises; its text says what to do.
+
+    Examples:
+        >>> from cadre import Agent
+        >>> try:
+        ...     Agent("writer", instructions="Write.", limits={"max_steps": 0})
+        ... except CadreError as error:
+        ...     print(type(error).__name__)
+        SpecError
+    """
 
 
 class RetryableError(CadreError):
@@ -140,10 +149,21 @@ class Fenced(CadreError):
 
 
 class SetupError(CadreError):
-    """The process cannot start as configured.
+    """The process cannot start as configured. The text says what to do.
 
-    `problem` says what is wrong with `key` (such as `spec.limits.steps`) of `agent`, and what to do; `files` are the
-    files that it stands in, the outermost first. Each is empty where it is not known. The error's text has them all.
+    Attributes:
+        problem: What is wrong, and what to write.
+        key: The place of it, such as `spec.limits.steps`; empty if unknown, as the following ones.
+        agent: The agent's name.
+        files: The files that it stands in, the outermost first.
+
+    Examples:
+        >>> from cadre import Agent
+        >>> try:
+        ...     Agent("writer", instructions="Write.", limits={"max_steps": 0})
+        ... except SetupError as error:
+        ...     print(error.agent, error.key)
+        writer limits.max_steps
     """
 
     def __init__(self, problem: str, *, key: str = "", agent: str = "", files: Sequence[object] = ()) -> None:

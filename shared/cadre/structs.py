@@ -22,6 +22,14 @@ _SENTENCE = re.compile(
 )
 
 
+_SECTION = re.compile(r"\n\s*(?:Args|Attributes|Returns|Raises|Examples):\n")
+
+
+def prose_of(docstring: str) -> str:
+    """Return a docstring as schemas show it: on one line, without its sections."""
+    return " ".join(_SECTION.split(docstring, maxsplit=1)[0].split())
+
+
 class Misfit(NamedTuple):
     """The place at which a value does not fit its type, and the reason."""
 

@@ -16,6 +16,7 @@ from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, ServiceQueue
 from cadre.api.runs import Accepted, Approval, RunSummary, State
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
+from cadre.structs import prose_of
 from cadre.tools.workspace import FileEntry
 from cadre.views.rows import RowsChanged
 from cadre_gateway.access.gate import COOKIE
@@ -234,7 +235,8 @@ def _for_generators(schema: Any) -> None:
     """Put a schema into a form that generators of clients read as it is meant.
 
     They stop at `items: false`, which ends a tuple; take a property with a default for one that must be given; and an
-    object that says nothing of its properties for one without any. Linters want items of every array.
+    object that says nothing of its properties for one without any. Linters want items of every array. Descriptions,
+    which are docstrings, lose their line breaks and examples.
     """
     if isinstance(schema, list):
         for one in schema:
@@ -243,6 +245,8 @@ def _for_generators(schema: Any) -> None:
         return
     for one in schema.values():
         _for_generators(one)
+    if isinstance(text := schema.get("description"), str):
+        schema["description"] = prose_of(text)
     if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
         kinds = [*{msgspec.json.encode(one): one for one in schema.get("prefixItems", [])}.values()]
         schema["items"] = {"anyOf": kinds} if len(kinds) > 1 else kinds[0] if kinds else {}

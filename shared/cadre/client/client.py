@@ -200,10 +200,26 @@ RESOURCES = {
 
 @explained(HINTS, RESOURCES)
 class AsyncClient(Definitions, RunRequests):
-    """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; its requests
-    carry the API key `api_key`, else CADRE_API_KEY.
+    """A client of one gateway, for event loops: starts runs, follows them, decides on their calls.
 
-    Close it, or use it as an async context manager. Every method raises ClientError.
+    Close it, or use it as an async context manager. `Client` has the same methods without an event loop.
+
+    Args:
+        url: The gateway's address; by default CADRE_GATEWAY_URL, else that of the `cadre up` of this folder.
+        api_key: The key that requests carry; by default CADRE_API_KEY.
+
+    Raises:
+        ClientError: From every method: `Unreachable`, `NotFound`, `InvalidRequest`, `Conflict`, and others of
+            `cadre.client`, each with the `status` and `problem` of the gateway's answer.
+
+    Examples:
+        >>> import asyncio
+        >>> async def count() -> str:
+        ...     async with AsyncClient() as cadre:
+        ...         run = await cadre.start("writer", "How many words has 'to be or not to be'?", deadline=600)
+        ...         return await run.result(timeout=60)
+        >>> asyncio.run(count())
+        'six'
     """
 
     if not TYPE_CHECKING:  # type checkers know that these do not exist

@@ -248,9 +248,25 @@ async def follow(
     """Yield every event of the run and of all runs below it, from its beginning until `end`.
 
     `event.type` is one of the journal's (`step.finished`, `tool.called` …), `delta` or `end`; `event.data` is the
-    JSON that goes with it (docs/http-api.md). To go on where you stopped, keep `event.data["seq"]` of the last event
-    and pass it as `after`. A lost connection is taken up again for `patience` seconds. Without `gateway`, the one of
-    CADRE_GATEWAY_URL or of the `cadre up` of this folder is used. Raises ClientError.
+    JSON that goes with it (docs/http-api.md).
+
+    Args:
+        run: The run's id.
+        gateway: The gateway's address; by default CADRE_GATEWAY_URL, else that of the `cadre up` of this folder.
+        after: `event.data["seq"]` of the last event that you have, to continue behind it.
+        patience: Seconds for which a lost connection is retried.
+
+    Raises:
+        ClientError: `NotFound` for a run that does not exist, `Unreachable` after `patience` seconds.
+
+    Examples:
+        >>> import asyncio
+        >>> async def print_events(run: str) -> None:
+        ...     async for event in follow(run):
+        ...         print(event.type)
+        >>> asyncio.run(print_events("run1"))
+        run.accepted
+        end
     """
     async with Transport(gateway) as transport:
         reading = read_events(transport.http, run, patience=patience, after=str(after or ""))
@@ -263,9 +279,24 @@ async def follow(
 async def new_runs(
     agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
 ) -> AsyncGenerator[str, None]:
-    """Yield the ids of root runs, of one agent or of all, that are asked for from now on; polls every `every` seconds.
+    """Yield the id of each root run that is started from now on.
 
-    A gateway that does not answer is asked again for `patience` seconds. Raises ClientError.
+    Args:
+        agent: The agent whose runs count; by default all agents'.
+        gateway: The gateway's address; by default CADRE_GATEWAY_URL, else that of the `cadre up` of this folder.
+        every: Seconds between two polls.
+        patience: Seconds for which a gateway that does not answer is retried.
+
+    Raises:
+        ClientError: `Unreachable` after `patience` seconds.
+
+    Examples:
+        >>> import asyncio
+        >>> async def follow_all() -> None:
+        ...     async for run in new_runs("writer"):
+        ...         async for event in follow(run):
+        ...             print(run, event.type)
+        >>> asyncio.run(follow_all())  # doctest: +SKIP
     """
     known: dict[str, float] | None = None
     """Runs that existed before or were already reported, with the times of their requests, as far as is looked back."""

@@ -72,7 +72,23 @@ class RunHandle(Blocking[AsyncRunHandle]):
 
 @explained(HINTS, RESOURCES)
 class Client(Blocking[AsyncClient]):
-    """An AsyncClient whose methods wait. Close it, or use it as a context manager."""
+    """A client of one gateway, whose methods block: starts runs, follows them, decides on their calls.
+
+    Close it, or use it as a context manager. `AsyncClient` is its twin for event loops.
+
+    Args:
+        url: The gateway's address; by default CADRE_GATEWAY_URL, else that of the `cadre up` of this folder.
+        api_key: The key that requests carry; by default CADRE_API_KEY.
+
+    Raises:
+        ClientError: From every method: `Unreachable`, `NotFound`, `InvalidRequest`, `Conflict`, and others of
+            `cadre.client`, each with the `status` and `problem` of the gateway's answer.
+
+    Examples:
+        >>> with Client() as cadre:
+        ...     cadre.run("writer", "How many words has 'to be or not to be'?", timeout=60)
+        'six'
+    """
 
     def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:
         super().__init__(AsyncClient(url, api_key=api_key), asyncio.Runner())

@@ -59,7 +59,13 @@ class TokenUsage(Usage, frozen=True, omit_defaults=True):
 
 class Budget(msgspec.Struct, metaclass=Checked, frozen=True, kw_only=True, omit_defaults=True):
     """The most that a run and all runs below it may use together, cost in the currency of the price table; None is no
-    bound."""
+    bound.
+
+    Examples:
+        >>> budget = Budget(tokens=200_000, cost=0.5)
+        >>> budget.steps is None
+        True
+    """
 
     tokens: int | None = None
     """Input and output tokens."""

@@ -73,12 +73,23 @@ Served = AgentDefinition | AgentSpec | Path | str
     reload="`cadre up FILE.py --reload`",
 )
 def serve(*agents: Served | Sequence[Served], settings: Settings | None = None, model: Model | None = None) -> None:
-    """Serve one agent or several, given one by one or as a list, until the process is stopped; without `settings`
-    with those of the environment and, where that names no NATS server, at the one of the `cadre up` of the current
-    folder. Their tools are served by `cadre tools`; `cadre up FILE.py` serves both.
+    """Serve one agent or several until the process is stopped.
 
-    `model` replaces the OpenAI-compatible endpoints of the specs. Raises SystemExit with the documented exit
-    code, behind one line on stderr, when it cannot start: a script that calls it ends as `cadre agent` does.
+    `cadre tools` serves their tools; `cadre up FILE.py` serves both.
+
+    Args:
+        agents: Agents, specs, or paths of agent files, one by one or as a list.
+        settings: By default those of the environment; if it names no NATS server, that of the `cadre up` of this
+            folder.
+        model: An object with `complete` that answers in place of the endpoints of the specs.
+
+    Raises:
+        SystemExit: It cannot start. One line on stderr says why, and the exit code is that of `cadre agent`.
+
+    Examples:
+        >>> from cadre import Agent
+        >>> writer = Agent("writer", instructions="Write reports.", model="gpt-4o-mini")
+        >>> serve(writer)  # doctest: +SKIP
     """
     try:
         if settings is None:

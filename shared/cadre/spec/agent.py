@@ -40,7 +40,12 @@ SHORT_PROMPTS = "short"
 
 
 class Selector(msgspec.Struct, metaclass=WithLengths, frozen=True):
-    """Selects team members: every agent that has all these labels."""
+    """Selects team members: every agent that has all these labels.
+
+    Examples:
+        >>> str(Selector({"role": "checker"}))
+        'role=checker'
+    """
 
     labels: dict[str, str]
 
@@ -49,7 +54,18 @@ class Selector(msgspec.Struct, metaclass=WithLengths, frozen=True):
 
 
 class Limits(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
-    """Bounds of each run of the agent. A task may set narrower ones, never wider."""
+    """Bounds of each run of the agent. A task may set narrower ones, never wider.
+
+    The keys are those of `limits` in an agent file (docs/agents.md). Lengths of time are seconds, or texts such as
+    `10m`.
+
+    Raises:
+        SpecError: A value is wrong.
+
+    Examples:
+        >>> Limits(max_steps=10, seconds="10m").seconds
+        600.0
+    """
 
     max_steps: int = 20
     depth: int = 8
@@ -82,7 +98,14 @@ MOST_RECALLED = 100
 
 
 class MemorySpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
-    """The memory that an agent keeps beyond its runs in the memory service (`cadre memory`)."""
+    """The memory that an agent keeps beyond its runs in the memory service (`cadre memory`).
+
+    The keys are those of `memory` in an agent file (docs/memory.md).
+
+    Examples:
+        >>> MemorySpec(recall=5, remember="answers", scope="user").recall
+        5
+    """
 
     recall: int = 0
     """The number of memories that the model is shown when a run begins, the most relevant first."""

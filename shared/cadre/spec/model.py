@@ -59,7 +59,15 @@ MAX_ANSWER_CHARS = 4_000_000
 
 class ModelSpec(msgspec.Struct, metaclass=WithLengths, frozen=True, kw_only=True, omit_defaults=True):
     """The model that an agent uses, and how. Defaults come from the environment: `CADRE_MODEL_URL`,
-    `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
+    `CADRE_MODEL_KEY`, `CADRE_MODEL`.
+
+    The keys are those of `model` in an agent file (docs/models.md).
+
+    Examples:
+        >>> model = ModelSpec(name="gpt-4o-mini", temperature=0.2, fallbacks=[ModelSpec(name="small-1")])
+        >>> model.timeout
+        120.0
+    """
 
     name: str = ""
     url: str = ""

@@ -78,20 +78,33 @@ HINTS = {
 
 @explained(HINTS)
 class Team(TeamWorld):
-    """Agents and tools in this process; use as an async context manager, or without an event loop as a plain one, whose
-    methods block.
+    """Agents and tools in this process, for tests: an async context manager, or a plain one whose methods block.
 
-    `agents` are those that Python defines, with all agents below them, or paths of agent files; `tools` functions,
-    modules, or paths and names of modules as `cadre tools` takes them. `model` is asked by every agent: an object with
-    `complete`, a list of replies, a function from a request to its reply, or a mapping of these by the agents' names;
-    without it an agent's own test double, else each tool is called once (`TestModel`). No endpoint is ever asked.
+    Decisions and deliveries are those of production, without server, network, disk or model endpoint. The memory
+    service, HTTP and traces are left out. Waiting for a run takes no time (`TeamRun.wait`).
 
-    Decisions, deliveries and their guarantees are production's; no server, network or disk is needed. What is not
-    here: the memory service, HTTP, traces. To wait for a run takes no time: see `TeamRun.wait`.
-    `approve="all"` lets every call be made that waits for a person. `blobs` are contents by their references that are
-    there from the beginning, and where new ones go; `prompts`, by agents' names, are in the place of those that their
-    specs name. With `real_time` waits take their time.
-    Raises SetupError, as services do, for what cannot work. Warns where a tool's path makes a second module.
+    Args:
+        agents: Agents that Python defines, with all agents below them, or paths of agent files.
+        tools: Functions, modules, or paths and names of modules as `cadre tools` takes them. A path makes a second
+            module, and warns.
+        model: Answers every agent: an object with `complete`, a list of replies, a function from a request to its
+            reply, or a mapping of these by the agents' names. By default an agent's test double, else each tool is
+            called once (`TestModel`).
+        approve: `"all"` approves every call that waits for a person.
+        blobs: Contents by their references, to begin with and for new ones.
+        prompts: Prompts by the agents' names, in place of those that their specs name.
+        real_time: True: waits take their time.
+
+    Raises:
+        SetupError: Something cannot work, as at the start of a service.
+
+    Examples:
+        >>> from cadre import Agent
+        >>> from cadre.testing import answer
+        >>> writer = Agent("writer", instructions="Write reports.")
+        >>> with Team([writer], model=[answer("six")]) as team:
+        ...     team.run("writer", "How many words has 'to be or not to be'?")
+        'six'
     """
 
     def __init__(  # noqa: PLR0913 - each by its name

@@ -60,9 +60,24 @@ class CancelSignal:
 class ToolContext(metaclass=Explaining):
     """The context of one call, passed to a parameter with this hint, which the model does not see.
 
-    `call_id` is the same in every run of the call: use it as the idempotency key. `deliveries` is 1 at the first
-    try. `traceparent` (W3C) names the span of this call in the trace of its run: a header for services that the tool
-    calls, a parent for the tool's own spans. In a unit test it can be made without arguments.
+    In a unit test it can be made without arguments.
+
+    Attributes:
+        call_id: The same in every run of the call: use it as the idempotency key.
+        run: The id of the run, and `tree` that of its root run.
+        deliveries: 1 at the first try.
+        user: The person for whom the run works, and `session` its session; empty without one.
+        traceparent: The span (W3C) of this call in the trace of its run: a header for services that the tool calls,
+            a parent for the spans of the tool.
+        cancelled: True once the outcome of the call is no longer wanted.
+        workspace: The files of the tree of runs.
+
+    Examples:
+        >>> def pay(amount: float, context: ToolContext) -> str:
+        ...     '''Pay an amount.'''
+        ...     return f"paid {amount} with the key {context.call_id}"
+        >>> pay(12.5, ToolContext(call_id="r1_1_0"))
+        'paid 12.5 with the key r1_1_0'
     """
 
     def __init__(  # noqa: PLR0913 - each by its name

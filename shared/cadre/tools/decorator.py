@@ -74,7 +74,15 @@ class InvalidArguments(TerminalError):
 
 @explained({"code": "the text alone is read", "retryable": "the model decides whether it tries again"})
 class ToolError(CadreError):
-    """A tool has failed, and its model reads this text alone: say what it may do instead."""
+    """Raised by a tool that failed. The model reads this text alone, so say what it may do instead.
+
+    Args:
+        text: What the model reads.
+
+    Examples:
+        >>> def price(article: str) -> float:
+        ...     raise ToolError(f"no article {article!r}: search for it first")
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -282,11 +290,30 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R
 
 
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Decorates a function, plain (`@tool`) or with options (`@tool(idempotent=True)`).
+    """Make a function a tool, plain (`@tool`) or with options (`@tool(idempotent=True)`).
 
-    The description and those of the parameters come from the docstring (Google, NumPy or Sphinx style),
-    the schemas from the hints; `Annotated[int, msgspec.Meta(ge=1, description="…")]` says more. Raises
-    ToolDefinitionError, with file and line, for a function that a model could not call.
+    The description and those of the parameters come from the docstring (Google, NumPy or Sphinx style), the schemas
+    from the hints; `Annotated[int, msgspec.Meta(ge=1, description="…")]` says more. docs/tools.md lists the options.
+
+    Args:
+        function: The function, or bound method, to decorate.
+        options: `read_only`, `idempotent`, `approval`, `timeout`, `name`, `description` and others, by their names.
+
+    Returns:
+        A `cadre.tool.Tool`, called like its function.
+
+    Raises:
+        ToolDefinitionError: A model could not call the function; the text names file and line.
+
+    Examples:
+        >>> @tool(read_only=True)
+        ... def count_words(text: str) -> int:
+        ...     '''Count the words of a text.'''
+        ...     return len(text.split())
+        >>> count_words("to be or not to be")
+        6
+        >>> count_words.input_schema["required"]
+        ['text']
     """
     if function is None:
         return lambda decorated: _define(decorated, options)

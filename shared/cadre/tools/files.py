@@ -47,7 +47,17 @@ class NotLoaded(Exception):
 class File:
     """A file that a tool returns, also within lists and dicts, or that a parameter with this hint receives.
 
-    `File(data, name="plot.png")` needs no media type when it follows from the content or the name.
+    Args:
+        data: The content.
+        name: Its name, without a folder.
+        media_type: Needed only if it does not follow from the content or the name.
+
+    Examples:
+        >>> def table(rows: list[str]) -> File:
+        ...     '''Write rows as a table.'''
+        ...     return File("\\n".join(rows).encode(), name="rows.csv")
+        >>> table(["a,b", "1,2"]).media_type
+        'text/csv'
     """
 
     def __init__(self, data: bytes, *, name: str = "", media_type: str = "") -> None:

@@ -26,6 +26,7 @@ from cadre.protocol.cards import Presence
 from cadre.protocol.messages import Verdict
 from cadre.protocol.tagged import for_people
 from cadre.spec.agent import AgentSpec
+from cadre.structs import prose_of
 from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.access.reach import Kind
 from cadre_gateway.doors.following import Answers, check_success
@@ -268,7 +269,7 @@ class _RunTool(NamedTuple):
 def _offered(name: str, right: Right, kind: type[msgspec.Struct]) -> _RunTool:
     (_,), parts = msgspec.json.schema_components([kind])
     schema = dict(parts[kind.__name__])
-    description = " ".join(schema.pop("description").split())
+    description = prose_of(schema.pop("description"))
     schema.pop("title")
     return _RunTool(Tool(name=name, description=description, input_schema=schema), right)
 
