@@ -222,7 +222,14 @@ class PromptError(SetupError):
 
 
 class ToolDefinitionError(SetupError):
-    """A function cannot be a tool, because no model could use it."""
+    """A function cannot be a tool, because no model could use it, or no person could be asked for its calls as
+    `approval_text` says: `code` has the latter's reasons."""
+
+    def __init__(
+        self, problem: str, *, code: Literal["", "approval-text-invalid", "approval-text-unknown-name"] = ""
+    ) -> None:
+        super().__init__(problem)
+        self.code = code
 
 
 class SettingError(SetupError):

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ConsoleMessage, Page
 
 PICTURES = Path(__file__).parents[2] / "build" / "console"
+WIDTHS = (1440, 1024, 390)
+SCHEMES = ("dark", "light")
 
 
 class Errors(list[str]):
@@ -29,6 +32,23 @@ class Pictures:
     def take(self, page: Page, name: str, *, whole: bool = False) -> None:
         """Takes what is in view, or the `whole` page."""
         PICTURES.mkdir(parents=True, exist_ok=True)
-        for scheme in ("dark", "light"):
+        for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
             page.screenshot(path=PICTURES / f"{name}-{scheme}.png", full_page=whole)
+
+    def at_all_widths(self, page: Page, name: str) -> None:
+        """Takes the page at each width, where it must not scroll sideways, nor axe find anything serious."""
+        before, found = page.viewport_size, list[tuple[object, ...]]()
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            self.take(page, f"{name}-{width}", whole=True)
+            if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+                found.append((width, "scrolls sideways"))
+            for scheme in SCHEMES:
+                page.emulate_media(color_scheme=scheme)
+                for one in Axe().run(page).response["violations"]:
+                    if one["impact"] in ("serious", "critical"):
+                        found.append((width, scheme, one["id"], [node["html"][:160] for node in one["nodes"]][:3]))
+        assert before is not None
+        page.set_viewport_size(before)
+        assert not found, "\n".join(map(str, found))

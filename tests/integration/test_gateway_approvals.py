@@ -10,7 +10,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import unpack_record
 from cadre.journal import events as ev
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Decision, Task
+from cadre.protocol.messages import Decision, Origin, ReplyTo, Task
 from cadre.protocol.topology import call_id, task_id
 from cadre.spec.agent import AgentSpec
 from harness.patience import until
@@ -231,3 +231,70 @@ async def test_decided_calls_are_listed_with_who_decided_what_and_when(world: Wo
     rest = (await world.http.get("/v1/approvals", params={**query, "before": page["next"]})).json()
     assert [one["call"] for one in rest["approvals"]] == [first]
     assert (await world.http.get("/v1/approvals", params={"run": scribe.run})).json()["approvals"] == []
+
+
+def wanted(call: str) -> ev.ApprovalRequested:
+    return ev.ApprovalRequested(
+        call=call,
+        name="refund",
+        kind="tool",
+        arguments={"amount": 20},
+        reason="large",
+        rule="costs.large",
+        text="Refund 20 €",
+    )
+
+
+async def test_a_call_is_shown_with_what_a_person_decides_by(world: World) -> None:
+    """Who asked for what, for whom, how calls like it were decided, and what its run found before."""
+    root = new_run()
+    run, agent = call_id(root, 1, 0), f"clerk-{root[-8:]}"
+    chief, clerk = world.scribe(root, "chief"), world.scribe(run, agent)
+    origin = Origin(user="ann", session="s-1", root=root)
+    task = Task(
+        id=task_id(root), tree=root, run=root, at=1.0, agent="chief", task="Settle.", origin=origin, session="s-1"
+    )
+    await chief.write(ev.RunAccepted(task=task, spec=AgentSpec(name="chief", description="Leads."), decided_by="code"))
+    below = ReplyTo(agent="chief", run=root)
+    own = Task(
+        id=task_id(run), tree=root, run=run, at=2.0, agent=agent, task="Refund 17.", reply_to=below, origin=origin
+    )
+    spec = AgentSpec(name=agent, description="Refunds.", tools=["refund"])
+    look, first, second = (call_id(run, step, 0) for step in (1, 2, 3))
+    await clerk.write(
+        ev.RunAccepted(task=own, spec=spec, decided_by="tool_calling"),
+        ev.ToolsetChanged(tools=[REFUND], members=[]),
+        ev.ModelCalled(purpose="act", step=1, attempt=1, cause=own.id),
+        ev.ModelAnswered(purpose="act", step=1, attempt=1, content=""),
+        ev.ToolCalled(call=look, tool="look", arguments={"order": 17}),
+        ev.ToolAnswered(call=look, tool="look", output={"paid": 20}, executor="e1"),
+        ev.StepFinished(step=1),
+    )
+    await clerk.write(
+        ev.ModelCalled(purpose="act", step=2, attempt=1, cause="c"),
+        ev.ModelAnswered(purpose="act", step=2, attempt=1, content=""),
+        wanted(first),
+    )
+    await clerk.write(
+        ev.ApprovalDecided(call=first, verdict="rejected", sender="bob"),
+        ev.StepFinished(step=2),
+        ev.ModelCalled(purpose="act", step=3, attempt=1, cause="c"),
+        ev.ModelAnswered(purpose="act", step=3, attempt=1, content=""),
+        wanted(second),
+    )
+    (shown,) = await listed(world, [second])
+    whole = (await world.http.get(f"/v1/approvals/{second}")).json()
+    for one in (shown, whole):
+        assert (one["headline"], one["rule"], one["user"], one["session"]) == (
+            "Refund 20 €",
+            "costs.large",
+            "ann",
+            "s-1",
+        )
+        assert [(link["agent"], link["task"]) for link in one["chain"]] == [("chief", "Settle."), (agent, "Refund 17.")]
+        assert one["task"] == "Refund 17."
+        assert one["earlier"] == {"rejected": 1}
+    assert "results" not in shown
+    results = [(one["call"], one["asked"], one["result"], one["failed"]) for one in whole["results"]]
+    assert results[-1] == (look, "look(order=17)", '{"paid":20}', False)
+    assert [one["call"] for one in whole["results"]] == [first, look]

@@ -6,9 +6,10 @@ import msgspec
 
 from cadre.api.runs import PendingCall
 from cadre.journal import events as ev
+from cadre.protocol.messages import Unfinished
 from cadre.protocol.topology import call_id
 from cadre.views.held_calls import MAX_ARGUMENTS_BYTES
-from cadre_gateway.index.lists import CallFilter, listed_calls
+from cadre_gateway.index.lists import AlikeCalls, CallFilter, listed_calls, verdicts_on
 from cadre_gateway.index.run_filter import Cursor, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from unit.inline_index import InlineDatabase, index_of, new_index, take
@@ -106,7 +107,25 @@ async def test_the_saved_index_knows_what_waits() -> None:
     assert await seen(index, ROOT) == ("running", None, 0)
     assert await waiting(index) == []
     ruled = await listed_calls(index, CallFilter(), decided=True, limit=50, before=None)
-    assert [(one.place.name, one.task) for one in ruled] == [(OTHER, "Do it."), (HELD, "Do it.")]
+    assert [one.place.name for one in ruled] == [OTHER, HELD]
+    alike = AlikeCalls("boss", "refund")
+    assert await verdicts_on(index, [alike, AlikeCalls("boss", "pay")], TreeReach()) == {alike: {"rejected": 2}}
+    assert await verdicts_on(index, [alike], TreeReach(user="ann")) == {}
+
+
+async def test_a_call_is_listed_with_what_it_asks_for() -> None:
+    own = ev.ApprovalRequested(
+        call=OTHER, name="refund", kind="tool", arguments={"amount": 7}, reason="always", text="Refund 7\n€"
+    )
+    paused = ev.ToolPaused(call="b1_1_0", tool="ask", unfinished=Unfinished(state={}, question="always"), executor="e1")
+    index = await index_of(
+        [
+            *STORY[:3],
+            entry(CHILD, 2, 13.0, ANSWERED, requested(HELD, amount=500), own),
+            entry("b1", 1, 20.0, accepted("b1"), paused, requested("b1_1_0")),
+        ]
+    )
+    assert [call.headline for call in await waiting(index)] == ["always", "Refund 7 €", "refund(amount=500)"]
 
 
 async def test_calls_are_listed_by_agent_run_tree_and_who_asks() -> None:

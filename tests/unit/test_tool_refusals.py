@@ -141,3 +141,37 @@ def test_wrong_options_are_refused() -> None:
             tool(description="Does.", timeout=seconds)(no_docstring)
     with pytest.raises(ToolDefinitionError, match="name 'a b'"):
         tool(description="Does.", name="a b")(no_docstring)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Refund {amount} € for {order}", "approval-text-unknown-name"),
+        ("Refund {amount.real} €", "approval-text-unknown-name"),
+        ("Refund {amount:.2f} €", "approval-text-invalid"),
+        ("Refund {amount!r} €", "approval-text-invalid"),
+        ("Refund {} €", "approval-text-invalid"),
+        ("Refund {amount €", "approval-text-invalid"),
+        ("Refund amount} €", "approval-text-invalid"),
+        (" ", "approval-text-invalid"),
+        ("x" * 301, "approval-text-invalid"),
+    ],
+)
+def test_a_sentence_that_cannot_be_filled_in_is_refused(text: str, code: str) -> None:
+    with pytest.raises(ToolDefinitionError) as raised:
+
+        @tool(approval_text=text)
+        def refund(amount: float) -> str:
+            """Pays back."""
+            return ""
+
+    assert raised.value.code == code
+
+
+def test_a_sentence_for_a_person_is_on_the_card() -> None:
+    @tool(approval_text="Refund {amount} € {{sic}}")
+    def refund(amount: float) -> str:
+        """Pays back."""
+        return ""
+
+    assert refund.card.approval_text == "Refund {amount} € {{sic}}"

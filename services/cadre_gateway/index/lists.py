@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.api.runs import PendingCall
+from cadre.api.runs import PendingCall, RunSummary
 from cadre.errors import RunIndexUnavailable
 from cadre.views.held_calls import DecidedCall
 from cadre_gateway.index.database.port import SqlQuery, Value
@@ -91,10 +92,9 @@ class CallFilter(NamedTuple):
 
 
 class ListedCall(NamedTuple):
-    """A call of the list, with the shortened task of its run."""
+    """A call of the list."""
 
     call: PendingCall | DecidedCall
-    task: str
     place: Cursor
 
 
@@ -117,21 +117,51 @@ async def listed_calls(
         conditions.append("(calls.at, calls.call) < (?, ?)")
         values += before
     sql = (
-        "SELECT calls.body, own.summary, calls.at, calls.call FROM calls JOIN runs AS roots ON roots.id = calls.tree"
-        f" LEFT JOIN runs AS own ON own.id = calls.run WHERE {' AND '.join(conditions)}"
-        " ORDER BY calls.at DESC, calls.call DESC LIMIT ?"
+        "SELECT calls.body, calls.at, calls.call FROM calls JOIN runs AS roots ON roots.id = calls.tree"
+        f" WHERE {' AND '.join(conditions)} ORDER BY calls.at DESC, calls.call DESC LIMIT ?"
     )
     rows = await index.read(SqlQuery(sql, (*values, limit)))
     kind: Any = DecidedCall if decided else PendingCall
-    return [
-        ListedCall(msgspec.json.decode(body, type=kind), _task(summary), Cursor(at, call))
-        for body, summary, at, call in rows
-    ]
+    return [ListedCall(msgspec.json.decode(body, type=kind), Cursor(at, call)) for body, at, call in rows]
 
 
-class _TaskOfRun(msgspec.Struct):
-    task: str = ""
+_MOST_NAMED = 500
+"""Values in one question to the database."""
 
 
-def _task(summary: bytes | None) -> str:
-    return msgspec.json.decode(summary, type=_TaskOfRun).task if summary is not None else ""
+async def summaries_of(index: RunIndex, runs: Iterable[str]) -> dict[str, RunSummary]:
+    """Return what the index has of these runs, by id. Raises RunIndexUnavailable."""
+    wanted, found = sorted(set(runs)), dict[str, RunSummary]()
+    for at in range(0, len(wanted), _MOST_NAMED):
+        named = wanted[at : at + _MOST_NAMED]
+        sql = f"SELECT id, summary FROM runs WHERE id IN ({', '.join('?' * len(named))})"
+        rows = await index.read(SqlQuery(sql, tuple(named)))
+        found |= {run: msgspec.json.decode(summary, type=RunSummary) for run, summary in rows}
+    return found
+
+
+class AlikeCalls(NamedTuple):
+    """Calls of the same tool, member or question by the same agent."""
+
+    agent: str
+    name: str
+
+
+async def verdicts_on(
+    index: RunIndex, calls: Iterable[AlikeCalls], reach: TreeReach
+) -> dict[AlikeCalls, dict[str, int]]:
+    """Return how calls like these were decided that the list has, in numbers by verdict. Raises RunIndexUnavailable."""
+    wanted, found = sorted(set(calls)), dict[AlikeCalls, dict[str, int]]()
+    conditions, values = reach_conditions(reach, "roots")
+    for at in range(0, len(wanted), _MOST_NAMED):
+        named = wanted[at : at + _MOST_NAMED]
+        pairs = f"(calls.agent, calls.name) IN (VALUES {', '.join(['(?, ?)'] * len(named))})"
+        where = " AND ".join(["calls.state = ?", pairs, *conditions])
+        sql = (
+            "SELECT calls.agent, calls.name, calls.verdict, count(*) FROM calls JOIN runs AS roots"
+            f" ON roots.id = calls.tree WHERE {where} GROUP BY calls.agent, calls.name, calls.verdict"
+        )
+        given = (CALL_DECIDED, *(part for one in named for part in one), *values)
+        for agent, name, verdict, count in await index.read(SqlQuery(sql, given)):
+            found.setdefault(AlikeCalls(agent, name), {})[verdict] = count
+    return found

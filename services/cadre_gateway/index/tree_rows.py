@@ -83,7 +83,9 @@ _ORDER = (
     _BLOB := _insert("blobs", ["tree", "blob", "seq"], "tree, blob"),
     _LABEL := _insert("labels", ["tree", "run", "seq", "name", "value"], "run, name"),
     _CALL := _insert(
-        "calls", ["call", "asked_at", "tree", "seq", "state", "run", "agent", "at", "body"], "call, asked_at"
+        "calls",
+        ["call", "asked_at", "tree", "seq", "state", "run", "agent", "name", "verdict", "at", "body"],
+        "call, asked_at",
     ),
     _NO_TEXT := f"DELETE FROM run_texts WHERE rowid = {_OF_RUN}",
     _TEXT := (
@@ -192,12 +194,13 @@ class IndexedTree:
             if (call := pending.get(key)) is not None:
                 body = msgspec.json.encode(call)
                 state = CALL_OF_CALLER if call.kind == "function" else CALL_WAITS
-                yield *key, name, seq, state, call.run, call.agent, call.requested_at, body
+                yield *key, name, seq, state, call.run, call.agent, call.name, "", call.requested_at, body
             elif (ruled := decided.get(key)) is not None:
                 at, asked, body = ruled.place[0], ruled.asked, msgspec.json.encode(ruled)
-                yield *key, name, seq, CALL_DECIDED, asked.run, asked.agent, at, body
+                verdict = ruled.decision.verdict
+                yield *key, name, seq, CALL_DECIDED, asked.run, asked.agent, asked.name, verdict, at, body
             else:
-                yield *key, name, seq, CALL_GONE, "", "", 0.0, b""
+                yield *key, name, seq, CALL_GONE, "", "", "", "", 0.0, b""
 
 
 def queries_of(tree: str) -> list[SqlQuery]:

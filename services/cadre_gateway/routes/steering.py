@@ -157,10 +157,10 @@ def approvals_router(approvals: Approvals, decisions: ApprovalDecisions) -> APIR
         return json_answer(openapi.ApprovalList(page.calls, page.next))
 
     @routes.get("/{call}", summary="One call", responses=openapi.answers(Approval))
-    async def get_approval(call: str) -> Response:
+    async def get_approval(call: str, request: Request) -> Response:
         """Shows the call with its arguments whole, also after it was decided."""
         async with answer_deadline():
-            return json_answer(await approvals.find(call))
+            return json_answer(await approvals.find(call, caller_of(request).reach))
 
     @routes.post("/{call}", summary="Decide", openapi_extra=_RULE)
     async def post_approval(

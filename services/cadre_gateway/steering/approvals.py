@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.api.runs import Approval, ApprovalDecision, ApprovalState, PendingCall
+from cadre.api.runs import (
+    Approval,
+    ApprovalDecision,
+    ApprovalState,
+    AskingRun,
+    EarlierResult,
+    PendingCall,
+    RunSummary,
+)
 from cadre.engine.calls.approval import (
     check_answer,
     check_correction,
@@ -25,26 +33,32 @@ from cadre.engine.calls.approval import (
 )
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.fold import fold
+from cadre.errors import RunIndexUnavailable
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, ApprovalRequested, PolicyDecided
 from cadre.journal.run import Phase, Run
-from cadre.journal.steps import CallPause, CallState
+from cadre.journal.steps import ActionStep, CallPause, CallState
 from cadre.kinds.tool_calling.kind import with_values
 from cadre.ports import Clock, Journal
 from cadre.protocol.cards import presence_order
 from cadre.protocol.messages import Decision
+from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.spec.member_call import call_schema
-from cadre.views.held_calls import DecidedCall, decision_of
-from cadre.views.run_summary import shortened
+from cadre.views.held_calls import DecidedCall, decision_of, headline_of
+from cadre.views.run_summary import summary_of_task
+from cadre.views.words import brief, call_text, error_text
 from cadre_gateway import SENDER
-from cadre_gateway.index.lists import CallFilter, ListedCall, listed_calls
-from cadre_gateway.index.run_filter import Cursor, cursor_of
+from cadre_gateway.index.lists import AlikeCalls, CallFilter, ListedCall, listed_calls, summaries_of, verdicts_on
+from cadre_gateway.index.run_filter import Cursor, TreeReach, cursor_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid, unknown_call
 from cadre_gateway.requests.trace_link import note_sampling, trace_of
 from cadre_gateway.steering.steer import RecordSender
+
+_RESULTS = 3
+"""Earlier results that a call is shown with."""
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
 
@@ -302,15 +316,17 @@ class Approvals:
         """Pending calls, newest first. Raises a 422 problem for a `before` that is not the `next` of a page,
         RetryableError."""
         found, more = await self._listed(wanted, limit, before, decided=False)
-        return ApprovalPage(await self._with_schemas(found), more)
+        waiting = [one.call for one in found if isinstance(one.call, PendingCall)]
+        schemas, facts = await self._schemas(waiting), await self._facts(waiting, wanted.reach)
+        return ApprovalPage([_shown(one, schemas[one.call], facts[one.call]) for one in waiting], more)
 
     async def decided(self, wanted: CallFilter, limit: int, before: str | None) -> ApprovalPage:
         """Decided calls as far as the list has them, the newest decision first. Raises as `page` does."""
         found, more = await self._listed(wanted, limit, before, decided=True)
+        decided = [one.call for one in found if isinstance(one.call, DecidedCall)]
+        facts = await self._facts([one.asked for one in decided], wanted.reach)
         shown = [
-            _shown(one.call.asked, one.task, None, state="decided", decision=one.call.decision)
-            for one in found
-            if isinstance(one.call, DecidedCall)
+            _shown(one.asked, None, facts[one.asked.call], state="decided", decision=one.decision) for one in decided
         ]
         return ApprovalPage(shown, more)
 
@@ -321,44 +337,64 @@ class Approvals:
         found = await listed_calls(self.index, wanted, decided=decided, limit=limit + 1, before=place)
         return found[:limit], str(found[limit - 1].place) if len(found) > limit else None
 
-    async def find(self, call: str) -> Approval:
+    async def find(self, call: str, reach: TreeReach) -> Approval:
         """Any call that was ever held back, with its arguments whole. Raises a 404 problem, RetryableError."""
         held = await self.held_calls.read(call)
         entry, request, ruled = history_of(held)
         undecided: ApprovalState = "pending" if held.pending else "dropped"
-        return Approval(
+        asked = PendingCall(
             call=call,
             run=held.run.id,
             tree=held.run.tree,
             agent=held.run.agent,
             name=request.name,
             kind=request.kind,
+            headline=headline_of(request, entry),
             arguments=request.arguments,
-            values=with_values(held.run, request.arguments),
             reason=request.reason,
             requested_at=entry.at,
             expires_at=request.expires_at,
             rule=request.rule,
             decided_by=request.by,
             origins=origins_of(held),
-            task=shortened(held.run.task.task) if held.run.task else "",
-            schema=schema_in(held.run, request.name, request.kind, held.pending),
+        )
+        facts = _facts_of([summary_of_task(held.run.task)] if held.run.task else [], {})
+        # While the index reads the journals, the call is shown with what its own journal says.
+        with contextlib.suppress(RunIndexUnavailable):
+            facts = (await self._facts([asked], reach))[call]
+        return _shown(
+            asked,
+            schema_in(held.run, request.name, request.kind, held.pending),
+            facts,
+            values=with_values(held.run, request.arguments),
+            results=_results_before(held),
             state="decided" if ruled else undecided,
             decision=ruled,
         )
 
-    async def _with_schemas(self, calls: list[ListedCall]) -> list[Approval]:
-        """Add the schema that a live tool or member offers now, else the one that the run was offered."""
+    async def _facts(self, calls: Sequence[PendingCall], reach: TreeReach) -> dict[str, "_Facts"]:
+        """Return by call what the index knows around it. Raises RunIndexUnavailable."""
+        above = {one.call: _from_root(one.run) for one in calls}
+        runs = await summaries_of(self.index, [run for chain in above.values() for run in chain])
+        verdicts = await verdicts_on(self.index, [AlikeCalls(one.agent, one.name) for one in calls], reach)
+        return {
+            one.call: _facts_of(
+                [runs[run] for run in above[one.call] if run in runs],
+                verdicts.get(AlikeCalls(one.agent, one.name), {}),
+            )
+            for one in calls
+        }
+
+    async def _schemas(self, calls: Sequence[PendingCall]) -> dict[str, dict[str, Any] | None]:
+        """Return by call the schema that a live tool or member offers now, else the one that the run was offered."""
         live = sorted(self.registry.reachable(), key=presence_order)
         schemas: dict[tuple[str, str], dict[str, Any] | None] = {
             ("tool", one.tool.name): one.tool.input_schema for one in live if one.tool is not None
         }
         agents = [one.agent for one in live if one.agent is not None]
         schemas |= {("member", agent.name): call_schema(agent.input_schema) for agent in agents}
-        shown = []
-        for one in calls:
-            if isinstance(call := one.call, DecidedCall):
-                continue
+        found = {}
+        for call in calls:
             # Without arguments it may be a question of the call itself.
             key = (call.kind, call.name if call.arguments else call.call)
             if call.kind in ("tool", "member") and key not in schemas:
@@ -366,12 +402,54 @@ class Approvals:
                 with contextlib.suppress(Problem):  # the run may have been removed meanwhile
                     held = await self.held_calls.read(call.call)
                     schemas[key] = schema_in(held.run, call.name, call.kind, held.pending)
-            shown.append(_shown(call, one.task, schemas.get(key)))
-        return shown
+            found[call.call] = schemas.get(key)
+        return found
 
 
-def _shown(call: PendingCall, task: str, schema: dict[str, Any] | None, **more: Any) -> Approval:
-    return Approval(**msgspec.structs.asdict(call), task=task, schema=schema, **more)
+class _Facts(NamedTuple):
+    """What a person decides by, besides the call itself."""
+
+    chain: list[AskingRun]
+    user: str | None
+    session: str | None
+    earlier: dict[str, int]
+
+
+def _shown(call: PendingCall, schema: dict[str, Any] | None, facts: _Facts, **more: Any) -> Approval:
+    task = next((one.task for one in facts.chain if one.run == call.run), "")
+    return Approval(**msgspec.structs.asdict(call), task=task, schema=schema, **facts._asdict(), **more)
+
+
+def _from_root(run: str) -> list[str]:
+    """Return the ids of the runs above a run and its own, the root first."""
+    chain = [run]
+    while (above := parent_of(chain[0])) is not None:
+        chain.insert(0, above)
+    return chain
+
+
+def _facts_of(chain: Sequence[RunSummary], earlier: dict[str, int]) -> _Facts:
+    """Return the facts of a call whose run and the runs above it are these, the root first."""
+    first = chain[0] if chain else RunSummary(id="", tree="")
+    asking = [AskingRun(run=one.id, agent=one.agent, task=one.task) for one in chain]
+    return _Facts(asking, first.user, first.session, earlier)
+
+
+def _results_before(held: HeldCall) -> list[EarlierResult]:
+    """Return the last calls of the run that ended, the newest first; [] for a call that does not wait."""
+    if held.pending is None:
+        return []
+    steps = [one for one in [*held.run.steps, held.run.current] if isinstance(one, ActionStep)]
+    ended = [call for step in steps for call in step.asked if not call.is_open]
+    return [
+        EarlierResult(
+            call=one.id,
+            asked=call_text(one.name, for_people(one.arguments), 300),
+            result=brief(error_text(one.error) if one.error else one.observation, 300),
+            failed=one.error is not None,
+        )
+        for one in reversed(ended[-_RESULTS:])
+    ]
 
 
 def _position(before: str) -> Cursor:

@@ -129,6 +129,8 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None
     approval: str
     """True if a person must agree to a call, as the tool says; empty leaves it to the agents."""
+    approval_text: str = ""
+    """The sentence by which a person is asked for approval, with parameters in braces."""
     action: CallMeaning = CallMeaning()
     """The meaning of a call for the rules of policies."""
     labels: dict[str, str]

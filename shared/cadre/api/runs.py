@@ -179,6 +179,8 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     name: str
     kind: Literal["tool", "member", "question", "function"]
+    headline: str = ""
+    """What it asks for, in one line: the tool's `approval_text`, else the name with its arguments, or the question."""
     arguments: dict[str, Any]
     cut: bool = False
     """The arguments are longer than this: the call itself has them whole."""
@@ -211,11 +213,37 @@ class ApprovalDecision(msgspec.Struct, kw_only=True):
     """The changes to the calls that a question proposed."""
 
 
+class AskingRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run above a call, with its task, shortened."""
+
+    run: str
+    agent: str
+    task: str
+
+
+class EarlierResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a call that its run made before, in lines of at most 300 characters."""
+
+    call: str
+    asked: str
+    result: str
+    failed: bool = False
+
+
 class Approval(PendingCall, frozen=True, kw_only=True):
     """A call that waits, or has waited, for a person."""
 
     task: str
     """The task of its run, shortened."""
+    chain: list[AskingRun] = []
+    """The runs that led to it, from the root to its own."""
+    user: str | None = None
+    """The person for whom its tree works."""
+    session: str | None = None
+    earlier: dict[str, int] = {}
+    """By verdict: how many calls of this name and agent people, or the clock, decided on before."""
+    results: list[EarlierResult] | UnsetType = UNSET
+    """The last calls of its run that ended, the newest first; not in the list."""
     schema: dict[str, Any] | None
     """JSON Schema of the arguments."""
     values: dict[str, Any] | None = None

@@ -131,6 +131,8 @@ def happened_in(entry: Entry) -> Iterator[Happened]:
                     "agent": entry.agent,
                     "call": event.call,
                     "name": event.name,
+                    # Of the arguments it holds those that the tool's own sentence names, and no others.
+                    "headline": event.reason if event.kind == "question" else event.text or event.name,
                     "reason": event.reason,
                     "expires_at": event.expires_at,
                 }

@@ -218,7 +218,7 @@ class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
     """A call is held back until a person decides, or until `expires_at` (Unix seconds). One of the kind `function` is
     answered by the program that started the run."""
 
-    quoted: ClassVar[tuple[str, ...]] = ("reason",)
+    quoted: ClassVar[tuple[str, ...]] = ("reason", "text")
     call: str
     name: str
     kind: Literal["tool", "member", "question", "function"]
@@ -229,6 +229,8 @@ class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
     """Name of the policy's rule that holds it; "" where none does."""
     by: list[str] = []
     """Names of keys, and roles, that may decide; []: everybody who may."""
+    text: str = ""
+    """The tool's own sentence that asks for the call; "" where it has none."""
 
 
 class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):

@@ -56,6 +56,9 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: str = ""
     """The approval that a call needs: `never`, `always` or `when: <expression over the arguments>`; empty leaves it to
     the agent."""
+    approval_text: str = ""
+    """The sentence by which a person is asked for approval, with parameters in braces: `Refund {amount} €`; empty: the
+    name and the arguments."""
     serial: bool = False
     """A run sends its calls of serial tools one after another, in the order in which its model asks for them."""
     action: CallMeaning = CallMeaning()

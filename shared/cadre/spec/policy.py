@@ -1,17 +1,24 @@
-"""Approval policies: `never`, `always`, or `when:` with an expression over the arguments of a call.
+"""Approval policies: `never`, `always`, or `when:` with an expression over the arguments of a call; and the sentence
+that asks a person for it (`Refund {amount} € for {order}`).
 
 Expressions are Jinja2's (`amount > 100 and currency != "EUR"`), evaluated in its sandbox: they read arguments and
 change nothing. When one cannot be evaluated, a person is asked.
 """
 
 from collections.abc import Mapping
+from string import Formatter
 from typing import Any
+
+import msgspec
 
 from cadre.spec.expressions import ExpressionError, NoTemplate, check_expression, holds
 
 NEVER = "never"
 ALWAYS = "always"
 _WHEN = "when:"
+
+_MAX_SENTENCE_CHARS = 300
+_MAX_VALUE_CHARS = 80
 
 
 def check_policy(policy: str) -> None:
@@ -67,3 +74,33 @@ def names_in(policy: str) -> set[str]:
         return set()
     check_policy(policy)
     return set(check_expression(policy[len(_WHEN) :].strip()))
+
+
+def names_in_sentence(sentence: str) -> set[str]:
+    """Return the names of the arguments in a sentence that asks for a call. Raises ValueError with the form that it
+    must have."""
+    if not sentence.strip() or len(sentence) > _MAX_SENTENCE_CHARS:
+        raise ValueError(f"write 1 to {_MAX_SENTENCE_CHARS} characters")
+    try:
+        parts = [*Formatter().parse(sentence)]
+    except ValueError as error:
+        raise ValueError(f"{sentence!r}: {str(error).lower()}; write {{name}}, and {{{{ or }}}} for a brace") from error
+    for _, name, form, conversion in parts:
+        if name is not None and (form or conversion or not name):
+            raise ValueError(f"{sentence!r}: write the name of a parameter alone in braces: {{amount}}")
+    return {name for _, name, _, _ in parts if name is not None}
+
+
+def filled_sentence(sentence: str, arguments: Mapping[str, Any]) -> str:
+    """Return a sentence that asks for a call with its arguments in their places, each cut to 80 characters."""
+    parts = []
+    for literal, name, _, _ in Formatter().parse(sentence):
+        parts.append(literal)
+        if name is not None:
+            parts.append(_shown(arguments[name]) if name in arguments else "…")
+    return "".join(parts)
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"

@@ -18,7 +18,7 @@ from cadre.protocol.policy import PLAN_TOOLS
 from cadre.protocol.tagged import for_tool
 from cadre.spec.durations import seconds_of
 from cadre.spec.names import MOST, NAME
-from cadre.spec.policy import check_policy, names_in
+from cadre.spec.policy import check_policy, names_in, names_in_sentence
 from cadre.spec.policy_file import check_action
 from cadre.spec.schema_form import typed
 from cadre.structs import as_written, misfit_of
@@ -128,6 +128,9 @@ class ToolOptions(TypedDict, total=False):
     approval: str
     """The approval that a call needs: `never`, `always` or `when: <expression over the parameters>`; by
     default the agent decides that."""
+    approval_text: str
+    """The sentence by which a person is asked for approval: `Refund {amount} € for {order}`; by default the name and
+    the arguments."""
     does: Does
     """The kind of its calls, for the rules of policies: `pay`, `send`, `delete` …"""
     to: str | list[str]
@@ -353,6 +356,7 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
     """
     parameters = list(plain.input_schema.get("properties", ()))
     _check_approval(options.get("approval"), parameters, where)
+    _check_approval_text(options.get("approval_text", ""), parameters, where)
     description = options.get("description", plain.description).strip()
     if not description:
         raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
@@ -436,4 +440,19 @@ def _check_approval(policy: str | None, parameters: list[str], where: str) -> No
         raise ToolDefinitionError(
             f"{where}: approval={policy!r} asks about {', '.join(unknown)}, which the tool does not take:"
             f" its parameters are {', '.join(parameters) or 'none'}"
+        )
+
+
+def _check_approval_text(text: str, parameters: list[str], where: str) -> None:
+    if not text:
+        return
+    try:
+        unknown = sorted(names_in_sentence(text) - {*parameters})
+    except ValueError as error:
+        raise ToolDefinitionError(f"{where}: approval_text: {error}", code="approval-text-invalid") from error
+    if unknown:
+        raise ToolDefinitionError(
+            f"{where}: approval_text={text!r} names {', '.join(unknown)}, which the tool does not take:"
+            f" its parameters are {', '.join(parameters) or 'none'}",
+            code="approval-text-unknown-name",
         )

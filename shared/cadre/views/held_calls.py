@@ -8,11 +8,14 @@ import msgspec
 from cadre.api.runs import ApprovalDecision, PendingCall
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.protocol.tagged import for_people
+from cadre.views.words import brief, call_text
 
 MAX_ARGUMENTS_BYTES = 2048
 """Lists keep so much of a call's arguments as JSON."""
 
 _MAX_VALUE_CHARS = 200
+_MAX_HEADLINE_CHARS = 300
 
 _SETTLE = (ev.ApprovalDecided, ev.CallDropped, ev.CallRefused)
 
@@ -87,6 +90,16 @@ def decision_of(event: ev.ApprovalDecided, at: float) -> ApprovalDecision:
     )
 
 
+def headline_of(event: ev.ApprovalRequested, entry: Entry) -> str:
+    """Return what the request of this entry asks for, in one line."""
+    asks_itself = any(type(one) is ev.ToolPaused and one.call == event.call for one in entry.events)
+    if event.kind == "question" or asks_itself:
+        return brief(event.reason, _MAX_HEADLINE_CHARS)
+    if event.text:
+        return brief(event.text, _MAX_HEADLINE_CHARS)
+    return call_text(event.name, for_people(event.arguments), _MAX_HEADLINE_CHARS)
+
+
 def _of_event(event: ev.ApprovalRequested, entry: Entry, origins: dict[str, list[str]]) -> PendingCall:
     return _bounded(
         PendingCall(
@@ -96,6 +109,7 @@ def _of_event(event: ev.ApprovalRequested, entry: Entry, origins: dict[str, list
             agent=entry.agent,
             name=event.name,
             kind=event.kind,
+            headline=headline_of(event, entry),
             arguments=event.arguments,
             reason=event.reason,
             requested_at=entry.at,

@@ -195,7 +195,7 @@ def _deferred(rows: Rows, node: Node, event: ev.ModelDeferred) -> str:
 def _requested(rows: Rows, node: Node, event: ev.ApprovalRequested) -> str:
     if event.kind == "question":
         return f"asks a person: {brief(event.reason, 2 * _MAX)}: cadre approve|reject {event.call}"
-    wanted = call_text(event.name, event.arguments, _MAX)
+    wanted = brief(event.text, 2 * _MAX) or call_text(event.name, event.arguments, _MAX)
     if event.kind == "function":
         return f"waits for its caller to answer {wanted}"
     return f"waits for approval: {wanted} ({brief(event.reason, _MAX)}): cadre approve {event.call}"

@@ -12,6 +12,7 @@ from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Toolset
 from cadre.journal.run import Phase
+from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, Task, ToolCall, Verdict
 from harness.texts import holds
 from unit.loop.build import (
@@ -56,6 +57,30 @@ def test_a_held_call_is_asked_for_and_not_sent() -> None:
     assert sim.arrive(result("r1_1_0", 12))[0] == ev.RecordIgnored(kind="ToolResult", code="not-awaited"), (
         "nobody was asked for this result"
     )
+
+
+def test_a_person_is_asked_in_the_words_of_the_tool() -> None:
+    """The arguments as they are sent, defaults and the values of variables too, each cut."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "amount": {"type": "number"},
+            "order": {"type": "string"},
+            "note": {"type": "string"},
+            "by": {"type": "string", "default": "post"},
+        },
+    }
+    card = ToolCard(
+        name="refund",
+        description="Pays back.",
+        input_schema=schema,
+        approval="always",
+        approval_text="Refund {amount} € for {order} by {by} {{{note}}}",
+    )
+    sim = SimulatedRun(spec(tools=["refund"]), Toolset({"refund": card}, {})).begin(inputs={"the_order": "A-17"})
+    events = sim.say(call("refund", amount=12.5, order="the_order", note="x" * 200))
+    text = only(events, ev.ApprovalRequested).text
+    assert text == f"Refund 12.5 € for A-17 by post {{{'x' * 79}…}}"
 
 
 def test_an_approved_call_is_made_as_it_was_asked_for() -> None:

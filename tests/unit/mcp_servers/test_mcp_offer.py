@@ -126,3 +126,14 @@ def test_results() -> None:
         {"uri": "file:///a.txt", "name": "a"},
         {"uri": "file:///a.txt", "text": "hey"},
     ]
+
+
+def test_a_person_is_asked_for_a_tool_as_the_file_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+    said = {
+        "issue": {"approval": "always", "approval_text": "Open an issue: {title}"},
+        "close": {"approval_text": "{no}"},
+    }
+    found = offered(tmp_path, [listed("issue", schema), listed("close", schema)], tools=said)
+    assert {name: tool.card.approval_text for name, tool in found.items()} == {"desk_issue": "Open an issue: {title}"}
+    assert "tool close is not offered" in caplog.text

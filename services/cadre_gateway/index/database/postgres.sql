@@ -45,6 +45,8 @@ CREATE INDEX labels_name ON labels (name, value, run);
 CREATE TABLE calls (
     call TEXT COLLATE "C" NOT NULL, asked_at DOUBLE PRECISION NOT NULL, tree TEXT COLLATE "C" NOT NULL,
     seq BIGINT NOT NULL, state BIGINT NOT NULL, run TEXT COLLATE "C" NOT NULL, agent TEXT COLLATE "C" NOT NULL,
-    at DOUBLE PRECISION NOT NULL, body BYTEA NOT NULL, PRIMARY KEY (call, asked_at));
+    name TEXT COLLATE "C" NOT NULL, verdict TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, body BYTEA NOT NULL,
+    PRIMARY KEY (call, asked_at));
 CREATE INDEX calls_tree ON calls (tree);
 CREATE INDEX calls_at ON calls (state, at, call);
+CREATE INDEX calls_alike ON calls (state, agent, name, verdict);

@@ -40,6 +40,8 @@ CREATE INDEX labels_name ON labels (name, value, run);
 
 CREATE TABLE calls (
     call TEXT NOT NULL, asked_at REAL NOT NULL, tree TEXT NOT NULL, seq INTEGER NOT NULL, state INTEGER NOT NULL,
-    run TEXT NOT NULL, agent TEXT NOT NULL, at REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY (call, asked_at));
+    run TEXT NOT NULL, agent TEXT NOT NULL, name TEXT NOT NULL, verdict TEXT NOT NULL, at REAL NOT NULL,
+    body BLOB NOT NULL, PRIMARY KEY (call, asked_at));
 CREATE INDEX calls_tree ON calls (tree);
 CREATE INDEX calls_at ON calls (state, at, call);
+CREATE INDEX calls_alike ON calls (state, agent, name, verdict);

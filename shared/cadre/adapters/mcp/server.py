@@ -441,4 +441,6 @@ def _options(section: CadreSection, own: OneTool, listed: ListedTool) -> ToolOpt
         for key in ToolEffects.__struct_fields__:
             if (value := getattr(said, key)) is not None:
                 options[key] = value  # type: ignore[literal-required]
+    if own.approval_text:
+        options["approval_text"] = own.approval_text
     return options

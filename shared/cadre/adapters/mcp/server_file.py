@@ -57,6 +57,8 @@ class OneTool(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str = ""
     """The name for models, without any prefix; empty derives it from the server's."""
     description: str = ""
+    approval_text: str = ""
+    """The sentence by which a person is asked for approval, with parameters in braces."""
 
 
 class CadreSection(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True):

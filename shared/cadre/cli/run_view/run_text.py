@@ -13,7 +13,7 @@ import msgspec
 from cadre.cli.terminal.output import as_text
 from cadre.journal.parts import KindStep
 from cadre.journal.unions import close
-from cadre.views.words import brief, call_text, error_text, number, seconds
+from cadre.views.words import brief, error_text, number, seconds
 
 Account = dict[str, Any]
 Step = dict[str, Any]
@@ -80,7 +80,7 @@ def summary(run: Account, waiting: list[dict[str, Any]], edited: Iterable[str] =
     yield f"task     {brief(run.get('task') or '', 200)}"
     yield from edited
     for call in waiting:
-        yield f"waits    {call_text(call['name'], call['arguments'])}  ({brief(call['reason'], 100)})"
+        yield f"waits    {brief(call['headline'], 200)}  ({brief(call['reason'], 100)})"
         yield f"         cadre approve {call['call']}"
     if run.get("error"):
         yield f"error    {brief(error_text(run['error']), 2000)}"

@@ -9,7 +9,7 @@ from cadre.cli.runs.ask import PATH, decide
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import json_object, key_values, output_option, print_json
 from cadre.cli.terminal.output import table
-from cadre.views.words import brief, call_text, seconds
+from cadre.views.words import brief, seconds
 
 _call = click.argument("call")
 _why = click.option("--feedback", default="", help="Why; the model reads it.")
@@ -117,5 +117,5 @@ def _row(call: dict[str, Any], now: float) -> list[str]:
         seconds(max(0.0, now - call["requested_at"])),
         "-" if expires is None else f"in {seconds(expires - now)}" if expires > now else "now",
         "question" if is_question else brief(call["reason"], 40),
-        brief(call["reason"], 200) if is_question else call_text(call["name"], call["arguments"], 200),
+        brief(call["headline"], 200),
     ]

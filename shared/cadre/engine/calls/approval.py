@@ -8,7 +8,7 @@ from cadre.engine.context.text_size import observation_of
 from cadre.engine.kind import kind_of
 from cadre.engine.parts import is_callers
 from cadre.engine.policies.fold_facts import with_words
-from cadre.engine.policies.judge import Judgement, Wanted, judge
+from cadre.engine.policies.judge import Judgement, Wanted, given_to, judge
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.events import RequestedCall
@@ -16,7 +16,9 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallPause, CallState
 from cadre.protocol.messages import CallEdit, Decision, ErrorInfo, Verdict
 from cadre.protocol.policy import PLAN_TOOLS
+from cadre.protocol.tagged import for_people
 from cadre.spec.answer_schema import misfits
+from cadre.spec.policy import filled_sentence
 
 CALLERS = "a function of whoever started the run: they answer it"
 """The reason for holding such a call."""
@@ -86,7 +88,13 @@ def _asked(run: Run, arrival: Arrival, call: Wanted, found: Judgement) -> ev.App
         expires_at=arrival.at + seconds if seconds is not None else None,
         rule=found.rule,
         by=list(found.by),
+        text=_sentence(run, call),
     )
+
+
+def _sentence(run: Run, call: Wanted) -> str:
+    sentence = run.tools[call.name].approval_text if call.name in run.tools else ""
+    return filled_sentence(sentence, for_people(given_to(run, call))) if sentence else ""
 
 
 def _hold_plan(run: Run, arrival: Arrival, call: Wanted) -> ev.ApprovalRequested | None:

@@ -121,7 +121,7 @@ def judge(
     """
     if not any(policies_of(run)) and (approved or policy_of(run, call.name) == NEVER):
         return Judgement()
-    given = {**_defaults(run, call.name), **as_judged(run, call.name, call.arguments)}
+    given = given_to(run, call)
     short = None if approved else reason_to_ask(policy_of(run, call.name), given)
     broken, watched, is_ruled, facts = _broken_rules(run, call, given, _Counts(run, call.id, before, arrival))
     enforced = [one for one in broken if not (approved and one.verdict == "hold" and not one.rule.by)]
@@ -283,12 +283,11 @@ def _carries(run: Run, text: Any, tool: str) -> bool:
     return False
 
 
-def _defaults(run: Run, name: str) -> dict[str, Any]:
-    """Return what the tool or member takes for arguments that the model leaves out: a rule may ask about them as
-    well.
-    """
-    properties = (input_schema(run, name) or {}).get("properties", {})
-    return {key: schema["default"] for key, schema in properties.items() if "default" in schema}
+def given_to(run: Run, call: Wanted) -> dict[str, Any]:
+    """Return the arguments of a call as they are sent, with the defaults of those that the model leaves out."""
+    properties = (input_schema(run, call.name) or {}).get("properties", {})
+    defaults = {key: schema["default"] for key, schema in properties.items() if "default" in schema}
+    return {**defaults, **as_judged(run, call.name, call.arguments)}
 
 
 # --- what people and models read

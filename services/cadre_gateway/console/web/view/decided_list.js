@@ -30,7 +30,7 @@ function cells(approval) {
     badge(MARKS[decision.verdict] ?? "open", decision.verdict),
     decision.by,
     [
-      h("div", null, h("strong", null, approval.kind === "question" ? "question" : approval.name), " ", h("span", { class: "remark" }, argumentsText(approval.arguments, 90))),
+      h("div", { title: argumentsText(approval.arguments, 300) }, h("strong", null, brief(approval.headline, 160))),
       decision.feedback && h("div", { class: "hint" }, decision.feedback),
       approval.cut ? whole(approval) : showDecided(approval, decision),
     ],

@@ -10,12 +10,15 @@ import { proposalForm } from "./proposal_form.js";
 import { showValue } from "./value.js";
 
 /**
- * The form of one call; `known` is what its list tells of it. `onDecided` is called when it is decided. `element`, and
- * `decide(verdict, feedback)`, which decides with what the form says by now and returns the outcome (raises Error).
+ * The form of one call; `known` is what its list has of it. `onDecided` is called when it is decided. `element`;
+ * `decide(verdict, feedback)`, which decides with what the form says by now and returns the outcome (raises Error);
+ * and `press(verdict)`, which does what the form's button does.
  */
 export function decisionForm(call, known, onDecided) {
   const box = h("section", { class: "decision", "aria-label": `Decide on ${known?.name ?? "the call"}` }, h("p", null, "Loading …"));
   let send = null;
+  const pressed = {}; // buttons by verdict
+  const isInCard = known?.headline !== undefined; // the list shows it around the form
   const loaded = load();
   return {
     element: box,
@@ -24,6 +27,7 @@ export function decisionForm(call, known, onDecided) {
       if (!send) throw new Error(box.textContent);
       return send(verdict, feedback);
     },
+    press: (verdict) => pressed[verdict]?.click(),
   };
 
   async function load() {
@@ -79,6 +83,7 @@ export function decisionForm(call, known, onDecided) {
       h("button", { type: "button", class: "primary", onclick: () => decide("approved") }, approveText),
       h("button", { type: "button", class: "danger", onclick: () => decide("rejected") }, question && !calls.length ? "No" : "Reject"),
     ];
+    [pressed.approved, pressed.rejected] = buttons;
     const lock = (locked) => buttons.forEach((one) => { one.disabled = locked; });
     const watchChange = () => {
       let differs = true;
@@ -92,10 +97,11 @@ export function decisionForm(call, known, onDecided) {
     };
     box.addEventListener("input", watchChange);
     fill(box,
-      approval.reason && h("p", { class: "reason" }, approval.reason),
+      !isInCard && h("p", { class: "headline" }, approval.headline),
+      (approval.rule || approval.reason !== approval.headline) && h("p", { class: "reason" }, h("strong", null, approval.rule ? `Rule ${approval.rule}: ` : "Held: "), approval.reason),
       approval.decided_by?.length > 0 && h("p", { class: "hint" }, `For ${approval.decided_by.join(", ")} to decide`),
       showOrigins(approval.origins),
-      approval.expires_at && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires_at)} (${clock(approval.expires_at)})`),
+      !isInCard && approval.expires_at && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires_at)} (${clock(approval.expires_at)})`),
       calls.length > 0 && approval.arguments.output != null && [h("h4", null, "Output so far"), showValue(approval.arguments.output)],
       question && !calls.length ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,
       field(question && !calls.length ? "Answer or remark" : "Feedback for the model", feedback),
