@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from alerts.prometheus_process import watching
+from alerts.world import quick_to_forget, sending_to
 from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.settings import Settings
@@ -15,7 +18,7 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.page import trace_of
 from cadre.telemetry.tracing.spans import SpanRecord
-from harness.patience import eventually
+from harness.patience import eventually, patience
 from harness.people import waiting
 from harness.stack import Gateway, Stack
 from integration.tracer_world import with_bus
@@ -152,6 +155,42 @@ def test_the_collector_is_killed_while_jaeger_is_away(
     collector.start()
     agree(jaeger, stack, run)
     stack.services["tracer"].start()
+
+
+def test_a_full_queue_of_the_collector_refuses_and_loses_nothing(
+    jaeger: Jaeger, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The refusal reaches the tracer, and one alert fires: the one that says that spans wait."""
+    folder = tmp_path_factory.mktemp("full")
+    full = quick_to_forget(Collector(folder, "127.0.0.1:9"))
+    full.config["exporters"]["otlp_grpc/tempo"]["sending_queue"] |= {"queue_size": 2, "num_consumers": 1}
+    full.configure(full.config)
+    full.start()
+    try:
+        with stack_at(folder, full, **sending_to(full)) as stack:
+            gateway = team_of(stack)
+            runs: list[str] = []
+
+            def refused() -> bool:
+                runs.append(gateway.submit("helper", "say hello"))
+                gateway.succeeded(runs[-1])
+                about = httpx2.get(f"{stack.services['tracer'].url}/readyz", timeout=patience()).json()
+                return "does not take" in about["receiver"]
+
+            eventually(refused, what="the Collector refuses spans")
+            with watching(stack, full) as watchers:
+                watchers.see('{__name__=~"otelcol_exporter_enqueue_failed_spans(_total)?"} > 0')
+                watchers.fires("CadreTraceReceiverDown")
+                assert watchers.firing() == {way: {"CadreTraceReceiverDown"} for way in watchers.ways}
+                full.kill()
+                full.send_to(jaeger.otlp)
+                full.start()
+                for run in runs:
+                    agree(jaeger, stack, run)
+                watchers.over("CadreTraceReceiverDown")
+                assert not any("CollectorDropsSpans" in names for names in watchers.firing().values())
+    finally:
+        full.stop()
 
 
 def test_a_run_that_waits_for_a_person_is_kept_by_its_error(
