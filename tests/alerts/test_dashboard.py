@@ -64,6 +64,18 @@ class Told:
         roots = [one["id"] for one in self.runs if one["id"] == one["tree"]]
         return [span for run in roots for span in self.get(f"/v1/runs/{run}/trace")["spans"] if not span.get("open")]
 
+    def exported(self) -> list[dict[str, Any]]:
+        """Return the same as a tracer sends them: with the sending of calls, which the tree of a trace leaves out."""
+        roots = [one["id"] for one in self.runs if one["id"] == one["tree"]]
+        traces = [self.get(f"/v1/runs/{run}/trace", format="otlp") for run in roots]
+        return [
+            span
+            for trace in traces
+            for group in trace["resourceSpans"]
+            for scope in group["scopeSpans"]
+            for span in scope["spans"]
+        ]
+
     def named(self, start: str) -> list[dict[str, Any]]:
         return [span for span in self.spans if span["name"].startswith(start)]
 
@@ -197,6 +209,8 @@ EXACT: dict[tuple[str, int], tuple[Callable[[Numbers], Numbers], Callable[[Told]
             if row["tool"] and row["tool_failures"]
         },
     ),
+    # Neither the spans of a gateway's requests nor those of tools: these go past the tracer.
+    ("Tracer: spans per minute", 0): (counts(60), lambda told: {"exported": float(len(told.exported()))}),
     ("Memory: calls per minute", 0): (
         counts(60),
         # What a run keeps it keeps behind its end, without a span.
