@@ -106,8 +106,11 @@ def run_demo(folder: Path, receiver: str, headers: str, arrived: Callable[[str],
     }
 
     def complete() -> bool:
-        agents = httpx2.get(f"{url}/v1/agents", timeout=patience()).json()["agents"]
-        return {agent["name"] for agent in agents} >= {"manager", "researcher", "analyst", "statistician"}
+        answer = httpx2.get(f"{url}/v1/agents", timeout=patience())
+        if answer.status_code == 503:
+            return False  # it is healthy before it is ready
+        agents = {agent["name"] for agent in answer.json()["agents"]}
+        return agents >= {"manager", "researcher", "analyst", "statistician"}
 
     with answering(argv, f"{url}/healthz", folder, **settings):
         eventually(complete, what="the team is at work")
