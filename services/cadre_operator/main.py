@@ -16,7 +16,7 @@ from cadre.errors import SetupError, SpecError
 from cadre.service.extras import missing_package
 from cadre.settings import read_settings
 from cadre.spec.yaml_file import read_yaml
-from cadre.telemetry.logs import configure_logging
+from cadre.telemetry.logs import configure_logging, log_all_output
 
 
 @click.command("operator")
@@ -62,6 +62,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
     configure_logging("operator", settings.instance_name(), settings.log_level, settings.log_format)
+    log_all_output()
     for chatty in ("httpx2", "kopf.objects", "aiohttp.access"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
 

@@ -11,6 +11,7 @@ import uvicorn
 
 from cadre.errors import SettingError
 from cadre.settings import read_secret
+from cadre.telemetry.logs import log_all_output
 from cadre_scripted_model import MODEL_ID
 from cadre_scripted_model.app import ReplySource, build_app
 from cadre_scripted_model.record_replay import Cassettes
@@ -67,6 +68,7 @@ def command(  # noqa: PLR0913 - options
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
+    log_all_output()
     click.echo(f"{BANNER}\nPlaying {playing}.", err=True)
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"model {MODEL_ID} (not an AI) at http://{shown}:{listener.getsockname()[1]}/v1")

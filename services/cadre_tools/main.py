@@ -16,6 +16,7 @@ from cadre.service.platform import Platform, Together
 from cadre.service.program_host import ProgramHost
 from cadre.settings import read_settings
 from cadre.spec.agent_file import read_agent
+from cadre.telemetry.logs import log_all_output
 from cadre_tools.host import ToolHost, gather_tools
 
 
@@ -41,6 +42,7 @@ def command(
         if alone:
             close_other_processes()
         settings = read_settings(concurrency=concurrency, port=port)
+        log_all_output()  # what the import of a module prints too
         named = [one for one in modules if is_program_file(one)]
         programs = [(read_agent(Path(one)), Path(one).resolve().parent) for one in named]
         modules = tuple(one for one in modules if one not in named)

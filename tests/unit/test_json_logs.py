@@ -131,9 +131,9 @@ def test_the_form_is_one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PRINTING = """
 import sys, threading, warnings
-from cadre.telemetry.logs import configure_logging, log_stdout_too
+from cadre.telemetry.logs import configure_logging, log_all_output
 configure_logging("boss", "boss-1", "INFO", "json")
-log_stdout_too()
+log_all_output()
 print("said on stdout")
 print("on", "stderr", file=sys.stderr)
 warnings.warn("deprecated")
@@ -159,12 +159,13 @@ def test_every_line_of_a_process_is_an_object_the_last_one_included() -> None:
     assert thrown == ["ZeroDivisionError", "ValueError"]
 
 
+@pytest.mark.parametrize("wrong", ["CADRE_PORT", "CADRE_LOG_LEVEL"])
 @pytest.mark.parametrize("service", ["tracer", "agent", "tools", "gateway", "memory", "sandbox", "operator"])
-def test_a_service_that_cannot_start_says_so_in_an_object(service: str, tmp_path: Path) -> None:
+def test_a_service_that_cannot_start_says_so_in_an_object(service: str, wrong: str, tmp_path: Path) -> None:
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("CADRE_", "OTEL_"))},
         "CADRE_LOG_FORMAT": "json",
-        "CADRE_PORT": "none",
+        wrong: "none",
     }
     given = {"agent": ["none.yaml"], "tools": ["none.py"]}.get(service, [])
     ended = subprocess.run(

@@ -122,7 +122,7 @@ def _log_as_service(name: str) -> None:
     from cadre.settings import LogSettings, read
 
     try:
-        settings = read(LogSettings, "CADRE_")
+        settings = read(LogSettings, "CADRE_", log_level="INFO")  # a wrong one is reported by the service
     except SettingError:
         return  # the service itself says which is wrong
     if settings.log_format == "json":

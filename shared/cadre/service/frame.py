@@ -33,7 +33,7 @@ from cadre.service.metrics import Measuring
 from cadre.service.platform import Start
 from cadre.service.served import CLOSE_WITHIN, ServedAccount, ServiceProcess, Serving
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
-from cadre.telemetry.logs import configure_logging, log_stdout_too
+from cadre.telemetry.logs import configure_logging, hang_output, log_all_output
 from cadre.telemetry.metrics.meters import Meters
 
 log = logging.getLogger("cadre.service")
@@ -42,6 +42,8 @@ LAST_FIGURES_WITHIN = 2.0
 
 _TURNS = 6
 """The loop has so many turns to say that it is alive."""
+
+_HANG_LOGGED_WITHIN = 1.0
 
 
 class ConnectionGivenUp(CadreError):
@@ -108,7 +110,7 @@ def run_serving(
     """Run what `serve` makes until it is stopped; return the exit status. `front` returns what requests come to
     first."""
     configure_logging(called.service, settings.instance_name(), settings.log_level, settings.log_format)
-    log_stdout_too()
+    log_all_output()
     try:
         metrics, bounds = read_metrics_settings(), read_http_bounds()
         codec.close()  # before there is a second thread
@@ -264,21 +266,32 @@ class HttpServer(uvicorn.Server):
 
 
 async def watch_for_hang(seconds: float) -> None:
-    """Have the process end, with a traceback of its current work on stderr, once the loop has not turned for so long; 0
-    disables this.
+    """Have the process end, with a traceback of its current work on stderr or in its log, once the loop has not turned
+    for so long; 0 disables this.
 
-    The watch is a thread without Python: one computation in C, such as a power of large numbers, cannot hold it up.
+    The watch needs no Python: one computation in C, such as a power of large numbers, cannot hold it up.
     """
     if not seconds:
         return
+    logged, nowhere = hang_output(), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
+        if logged is not None:
+            faulthandler.register(signal.SIGALRM, logged)
         while True:
-            faulthandler.dump_traceback_later(seconds, exit=True)
+            if logged is None:
+                faulthandler.dump_traceback_later(seconds, exit=True)
+            else:
+                # The log is written by another process, which in a container ends with this one.
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                faulthandler.dump_traceback_later(seconds + _HANG_LOGGED_WITHIN, exit=True, file=nowhere)
             await asyncio.sleep(seconds / _TURNS)
     except (AttributeError, OSError, RuntimeError, ValueError) as error:
         log.warning("no watchdog checks this process for hangs: %s", error)  # there is no stderr
     finally:
         faulthandler.cancel_dump_traceback_later()
+        if logged is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        os.close(nowhere)
 
 
 _MIN_BODY_BYTES_PER_SECOND = 1024

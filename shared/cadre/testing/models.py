@@ -198,7 +198,7 @@ def running_model(*options: str | Path, **environment: str) -> Iterator[ModelSer
         [sys.executable, "-m", "cadre_scripted_model", "--port", "0", *map(str, options)],
         stdout=subprocess.PIPE,
         text=True,
-        env=child_environment(**environment),
+        env=child_environment(**environment, CADRE_LOG_FORMAT="text"),  # it says on stdout where it is
     )
     assert process.stdout is not None
     with process.stdout as output:
