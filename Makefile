@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-a2a test-conformance observe observe-test test-observability manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale bench-peers waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-a2a test-conformance observe observe-test test-observability manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -47,6 +47,14 @@ bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 
 bench-scale: .venv/.ready-dev ## Measure what grows with load, kept runs and the length of a run; parts and --runs=1000,10000 go into ARGS
 	@PYTHONPATH=$(TOOLS) $(BIN)/python -m bench.scaling.main $(ARGS)
+
+PEERS := restate dbos smolagents langgraph
+
+bench-peers: .venv/.ready-dev ## Measure a delegation and a run in turns with other systems (each in an environment of its own; Debian: postgresql); parts and counts go into ARGS
+	@for peer in $(PEERS); do \
+		$(MAKE) --silent --no-print-directory build/peers/$$peer/.ready || echo "make: $$peer cannot be installed here and is left out" >&2; \
+	done
+	@PYTHONPATH=$(TOOLS) $(BIN)/python -m bench.peers.main $(ARGS)
 
 waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) cost an agent's process, for each kind of agent
 	@PYTHONPATH=$(TOOLS) $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)
@@ -262,6 +270,14 @@ endef
 
 $(COMPAT)/.ready: tools/compat/requirements.txt
 	$(call new-venv,)
+
+build/peers/%/.ready: tools/bench/peers/%.txt
+	$(call new-venv,)
+
+build/peers/restate/.ready: tools/bench/peers/restate.txt
+	$(call new-venv,(some 300 MB with its server))
+	@rm $@; $(NPM) --prefix $(@D) @restatedev/restate-server@1.7.12
+	@touch $@
 
 $(OPENAPI)/.ready: tests/openapi/requirements.txt
 	$(call new-venv)

@@ -29,8 +29,10 @@ def postgres_programs() -> Path | None:
 class PostgresServer:
     """On a loopback port of its own, as nobody where the tests are root's: the server refuses root."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *, fsync: bool = False) -> None:
+        """`fsync` has it write to the disk before it says that something is there."""
         self._programs = programs
+        self._fsync = "on" if fsync else "off"
         # Not below pytest's folder, which nobody else may enter.
         self._folder = Path(tempfile.mkdtemp(prefix="cadre-postgres-"))
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
@@ -51,7 +53,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Returns when it takes connections."""
-        settings = {"listen_addresses": "127.0.0.1", "port": self.port, "fsync": "off"}
+        settings = {"listen_addresses": "127.0.0.1", "port": self.port, "fsync": self._fsync}
         settings |= {"unix_socket_directories": "", "max_connections": 40, "shared_buffers": "16MB"}
         options = [f"--{name}={value}" for name, value in settings.items()]
         with (self._folder / "log").open("ab") as log:
@@ -69,6 +71,12 @@ class PostgresServer:
             assert self._process.poll() is None, (self._folder / "log").read_text()
             assert time.monotonic() < deadline, (self._folder / "log").read_text()
             time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        """The process whose children are its sessions."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """Ends its sessions and itself."""

@@ -179,8 +179,8 @@ async def timed(operation: Operation) -> float:
     return time.perf_counter() - started
 
 
-async def flood(operation: Operation, count: int) -> tuple[float, list[float]]:
-    """`count` operations, IN_FLIGHT at a time: how many per second, and the seconds that each took."""
+async def flood(operation: Operation, count: int, in_flight: int = IN_FLIGHT) -> tuple[float, list[float]]:
+    """`count` operations, so many at a time: how many per second, and the seconds that each took."""
     latencies: list[float] = []
     left = count
 
@@ -192,6 +192,6 @@ async def flood(operation: Operation, count: int) -> tuple[float, list[float]]:
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as group:
-        for _ in range(IN_FLIGHT):
+        for _ in range(in_flight):
             group.create_task(one_after_another())
     return count / (time.perf_counter() - started), latencies
