@@ -30,6 +30,14 @@ class FakeElement extends EventTarget {
     this.text = text;
   }
 
+  get tagName() {
+    return this.tag.toUpperCase();
+  }
+
+  get childNodes() {
+    return this.children;
+  }
+
   append(...children) {
     this.children.push(...children.map((one) => (one instanceof FakeElement ? one : String(one))));
   }

@@ -5,9 +5,9 @@ import { followRun } from "../http/follow.js";
 import { emptyTree, isOver, rootOf, takeEvents } from "../state/run_tree.js";
 import { heldCalls, writing } from "../state/turn.js";
 import { decisionForm } from "../view/decision_form.js";
-import { alert, badge, button, empty, field, fill, h, toast } from "../view/element.js";
+import { alert, badge, button, empty, field, fill, h, toast, withCode } from "../view/element.js";
 import { errorText, lostText } from "../view/format.js";
-import { showValue } from "../view/value.js";
+import { showAnswer } from "../view/value.js";
 
 const TURNS = 20;
 
@@ -106,7 +106,7 @@ export function chatPage(main, { query, setQuery }) {
     const decisions = h("div", null);
     const forms = new Map(); // by call: what a person types must stay
     log.append(h("article", { class: "turn" },
-      h("div", { class: "asked" }, h("span", { class: "who" }, "You"), h("p", null, task)),
+      h("div", { class: "asked" }, h("span", { class: "who" }, "You"), h("p", null, withCode(task))),
       h("div", { class: "answered" }, h("a", { class: "who", href: `#/run/${encodeURIComponent(id)}` }, agent), answer, decisions)));
     log.lastChild.scrollIntoView?.({ block: "nearest" });
     return {
@@ -130,7 +130,7 @@ export function chatPage(main, { query, setQuery }) {
         fill(decisions);
         const failed = run.state !== "success";
         fill(answer, failed && badge("failed", run.state.replaceAll("_", " ")), run.error && alert(errorText(run.error)),
-          run.output !== undefined && run.output !== null && showValue(run.output));
+          run.output !== undefined && run.output !== null && showAnswer(run.output));
       },
     };
   }

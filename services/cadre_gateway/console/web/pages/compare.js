@@ -7,7 +7,7 @@ import { compareTrees } from "../state/comparison.js";
 import { emptyTree, faultLines, isOver, rootOf, rowsBelow, takeEvents } from "../state/run_tree.js";
 import { alert, badge, dialog, field, fill, h } from "../view/element.js";
 import { brief, clock, cost, count, duration } from "../view/format.js";
-import { showValue } from "../view/value.js";
+import { showAnswer, showValue } from "../view/value.js";
 
 const OFFERED_RUNS = 30;
 const NUMBERS = { Steps: count, Runs: count, "Model calls": count, "Tokens in": count, "Tokens out": count, Cost: cost, Seconds: duration };
@@ -81,7 +81,7 @@ export function comparePage(main, { parts: [left, right] }) {
 }
 
 function shown(name, value) {
-  return name in NUMBERS ? NUMBERS[name](value) || "–" : showValue(value);
+  return name in NUMBERS ? NUMBERS[name](value) || "–" : showAnswer(value);
 }
 
 /** One run's part in a step, with what the other run has not done so marked. */
@@ -89,7 +89,7 @@ function drawSide(side, other) {
   if (!side) return h("div", { class: "card empty" }, "There is no such step.");
   return h("div", { class: "card" }, side.error && alert(side.error), side.parts.map(({ what, name, text, arguments: args, result }, index) => h("div", { class: other && same(side.parts[index], other.parts[index]) ? "" : "differs" },
     h("h4", null, name ? `${what} ${name}` : what),
-    text && h("pre", null, text), args !== undefined && showValue(args),
+    text && showAnswer(text), args !== undefined && showValue(args),
     result !== undefined && result !== null && [h("h5", null, "Result"), showValue(result)],
   )));
 }

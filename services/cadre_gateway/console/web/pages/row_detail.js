@@ -10,7 +10,7 @@ import { faultText } from "../view/fault.js";
 import { clock, cost, count, duration } from "../view/format.js";
 import { showOrigins } from "../view/origins.js";
 import { sentRequest } from "../view/sent_request.js";
-import { showFile, showImage, showValue } from "../view/value.js";
+import { showAnswer, showFile, showImage, showValue } from "../view/value.js";
 import { workflowGraph } from "../view/workflow_graph.js";
 import { workList } from "../view/work_list.js";
 
@@ -98,7 +98,7 @@ export class RowDetail {
       held && decisionForm(held.key.slice("call:".length), { name: held.name }, this.changed).element,
       row.error && alert(row.error),
       row.lines.length > 0 && h("ul", { class: "list" }, row.lines.map((line) => h("li", null, line))),
-      isOver(row) && output && block("Answer", showValue(output)),
+      isOver(row) && output && block("Answer", showAnswer(output)),
       workflow && block("Workflow", workflowGraph(workflow, row, rowsBelow(tree, row.key))),
       this.#work(row, LISTS[kind], tree.worked.get(row.run)),
       block("Task", showValue(task.task)),
@@ -156,7 +156,7 @@ export class RowDetail {
         ["Cost", usage && cost(usage.cost)], ["Finished", finish], ["Asked again", until && clock(until)],
       ]),
       row.state === "failed" && alert(row.remark),
-      (going || text.textContent) && block("Answer", text),
+      (going || text.textContent) && block("Answer", going ? text : showAnswer(text.textContent)),
       calls?.length > 0 && block("Calls that it asks for", showValue(calls)),
       items?.length > 0 && block("Reasoning and more", showValue(items)),
       row.asked_for && sentRequest(row.run, row.asked_for),

@@ -4,7 +4,7 @@ import { writeJson } from "../exact_json.js";
 import { get } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { teamGraph } from "../state/team_graph.js";
-import { alert, badge, button, empty, fill, h, table } from "../view/element.js";
+import { alert, badge, button, empty, fill, h, table, withCode } from "../view/element.js";
 import { clock, count, duration, relative } from "../view/format.js";
 import { graph, placed } from "../view/graph.js";
 import { showValue } from "../view/value.js";
@@ -63,7 +63,7 @@ function agentCard(agent, load) {
   const waiting = queued(load, "agent", agent.name);
   return h("article", { class: "card" },
     h("h3", null, agent.name, " ", h("span", { class: "kind" }, agent.kind)),
-    h("p", null, agent.description),
+    h("p", null, withCode(agent.description)),
     agent.missing.length > 0 && alert(`missing: ${agent.missing.join(", ")}`),
     agent.away.length > 0 && alert(`away: ${agent.away.join(", ")}`),
     agent.problems.map((one) => alert(Object.values(one).filter((part) => typeof part === "string").join(": "))),
@@ -93,7 +93,7 @@ function replicas({ replicas: list, away_since: since }) {
 
 function toolCells(tool, waiting) {
   return [
-    h("strong", null, tool.name), tool.description, tool.approval || (tool.read_only ? "reads only" : ""), waiting ?? "", replicas(tool),
+    h("strong", null, tool.name), h("span", null, withCode(tool.description)), tool.approval || (tool.read_only ? "reads only" : ""), waiting ?? "", replicas(tool),
     h("details", null, h("summary", null, Object.keys(tool.input_schema.properties ?? {}).join(", ") || "none"), showValue(tool.input_schema)),
   ];
 }

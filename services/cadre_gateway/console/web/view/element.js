@@ -49,18 +49,79 @@ export function table(heads, rows, caption) {
       h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, place) => h("td", { "data-label": heads[place] }, cell)))))));
 }
 
+const FOCUSABLE = "a, button, input, select, summary";
+
+/**
+ * A table whose rows stay the elements that they are while their items do: focus, selection and place on the page stay
+ * with them. `columns` are `{name, head, cell(item)}`; `draw(items)` shows these items, each known by its `key`. What a
+ * cell does later must look up its item by that key.
+ */
+export function liveTable(columns, key, { label } = {}) {
+  const rows = new Map();
+  const head = h("tr", null);
+  const body = h("tbody", null);
+  const element = h("div", { class: "scroll", role: label && "region", "aria-label": label, tabIndex: label ? 0 : undefined }, h("table", null, h("thead", null, head), body));
+  let shown = [];
+
+  function setColumns(wanted) {
+    shown = wanted;
+    fill(head, shown.map((one) => h("th", { scope: "col", class: `c-${one.name}` }, one.head)));
+    for (const row of rows.values()) row.replaceChildren();
+  }
+
+  function drawRow(row, item) {
+    const cells = shown.map((one) => h("td", { class: `c-${one.name}`, "data-label": typeof one.head === "string" ? one.head : "" }, one.cell(item)));
+    if (row.children.length !== cells.length) {
+      row.replaceChildren(...cells);
+      return;
+    }
+    cells.forEach((cell, at) => {
+      const old = row.children[at];
+      if (old.isEqualNode(cell)) return;
+      const focused = [...old.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
+      old.replaceWith(cell);
+      if (focused >= 0) cell.querySelectorAll(FOCUSABLE)[focused]?.focus();
+    });
+  }
+
+  function draw(items) {
+    const wanted = new Set(items.map(key));
+    for (const [id, row] of rows) {
+      if (wanted.has(id)) continue;
+      row.remove();
+      rows.delete(id);
+    }
+    let place = body.firstChild;
+    for (const item of items) {
+      let row = rows.get(key(item));
+      if (!row) rows.set(key(item), (row = h("tr", { dataset: { key: key(item) } })));
+      drawRow(row, item);
+      if (row === place) place = place.nextSibling;
+      else body.insertBefore(row, place);
+    }
+  }
+
+  setColumns(columns);
+  return { element, draw, setColumns, rows: () => [...body.children] };
+}
+
+/** The text with what stands in backticks as code: for words of the console and of people. */
+export function withCode(text) {
+  return String(text).split(/(`+[^`]+`+)/).map((part) => (/^(`+)[^`]+\1$/.test(part) ? h("code", null, part.replace(/^`+|`+$/g, "")) : part));
+}
+
 /** What there is to say where a list is empty. */
-export const empty = (...words) => h("p", { class: "empty" }, ...words);
+export const empty = (...words) => h("p", { class: "empty" }, words.map((one) => (typeof one === "string" ? withCode(one) : one)));
 
 /** What went wrong, for people and screen readers. */
-export const alert = (words) => h("p", { class: "alert", role: "alert" }, words);
+export const alert = (words) => h("p", { class: "alert", role: "alert" }, typeof words === "string" ? withCode(words) : words);
 
 /** A state as a coloured mark with its word. */
 export const badge = (mark, words) => h("span", { class: `badge ${mark}` }, words);
 
 /** Tells something for a moment. */
 export function toast(words, bad = false) {
-  const note = h("p", { class: bad ? "toast bad" : "toast" }, words);
+  const note = h("p", { class: bad ? "toast bad" : "toast" }, withCode(words));
   document.getElementById("toasts").append(note);
   setTimeout(() => note.remove(), bad ? 10_000 : 4_000);
 }
@@ -110,5 +171,5 @@ export function dialog(title, fields, action, submit) {
 
 /** A labelled field of a form. */
 export function field(label, control, hint) {
-  return h("div", { class: "field" }, h("label", null, h("span", null, label), control), hint && h("small", null, hint));
+  return h("div", { class: "field" }, h("label", null, h("span", null, label), control), hint && h("small", null, withCode(hint)));
 }

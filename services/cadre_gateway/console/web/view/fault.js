@@ -1,6 +1,6 @@
 // Faults of the page itself: shown with what to do, once each, while the page goes on with what it can show.
 
-import { button, fill, h } from "./element.js";
+import { button, fill, h, withCode } from "./element.js";
 
 const MOST_SHOWN = 5;
 
@@ -12,8 +12,8 @@ export function watchFaults(place) {
   const counts = new Map();
   const list = h("ul", null);
   const box = h("section", { class: "alert", role: "alert", hidden: true },
-    h("p", null, "A part of this page failed; what else it shows goes on, and no run is touched by it. Reload the page. If it"
-      + " fails again, upgrade the gateway, or read the run with `cadre show RUN`, and report these words:"),
+    h("p", null, withCode("A part of this page failed; what else it shows goes on, and no run is touched by it. Reload the page. If it"
+      + " fails again, upgrade the gateway, or read the run with `cadre show RUN`, and report these words:")),
     list, button("Hide", () => {
       counts.clear();
       box.hidden = true;

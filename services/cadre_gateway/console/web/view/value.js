@@ -4,9 +4,11 @@ import { isContainer, isObject, parseWritten, writeJson } from "../exact_json.js
 import { blobPath, urlOf } from "../http/api.js";
 import { bytes } from "./format.js";
 import { h, table } from "./element.js";
+import { markdown } from "./markdown.js";
 
 const MAX_ROWS = 200;
 const MAX_TEXT = 200_000;
+const MAX_MARKDOWN = 50_000;
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /** The value; `null` and absent ones as a dash. */
@@ -22,6 +24,20 @@ export function showValue(value, depth = 0) {
   return h("dl", { class: "object" },
     entries.slice(0, MAX_ROWS).flatMap(([name, one]) => [h("dt", null, name), h("dd", null, showValue(one, depth + 1))]),
     entries.length > MAX_ROWS && [h("dt", null, "…"), h("dd", null, `${entries.length - MAX_ROWS} more`)]);
+}
+
+/** An answer: Markdown as it is meant, with a way to see it as it is written; any other value as `showValue` shows it. */
+export function showAnswer(value) {
+  const written = showValue(value);
+  if (typeof value !== "string" || written.tagName !== "PRE" || value.length > MAX_MARKDOWN) return written;
+  const meant = markdown(value);
+  const toggle = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => {
+    written.hidden = !written.hidden;
+    meant.hidden = !written.hidden;
+    toggle.setAttribute("aria-pressed", String(!written.hidden));
+  } }, "As written");
+  written.hidden = true;
+  return h("div", { class: "answer" }, meant, written, toggle);
 }
 
 function showText(text, depth) {
