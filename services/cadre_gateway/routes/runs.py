@@ -99,7 +99,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
     async def get_runs(  # noqa: PLR0913 - one for each parameter of the query
         request: Request,
         agent: str | None = None,
-        state: State | None = None,
+        state: Annotated[list[State] | None, Query(description="May be given again: any of them")] = None,
         waiting_for: str | None = None,
         session: str | None = None,
         user: str | None = None,
@@ -123,7 +123,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         caller, (begin, end) = caller_of(request), bounds(since, until, clock.now())
         wanted = RunFilter(
             agent=agent,
-            states=frozenset([state]) if state is not None else None,
+            states=frozenset(state) if state else None,
             waiting_for=_awaited(waiting_for) if waiting_for is not None else None,
             session=session,
             user=user,
