@@ -26,7 +26,7 @@ PAGES = (
     "approvals?view=decided",
     "team",
     "statistics",
-    "schedules",
+    "automation",
     "memory",
     "dead-letters",
     "system",
@@ -168,11 +168,11 @@ def test_a_schedule_is_paused_resumed_and_run_now(page: Page, gateway: Gateway, 
         "cron": "0 0 1 1 *",
     }
     assert gateway.request("POST", "/v1/schedules", json=spec).status_code == 201
-    page.get_by_role("link", name="Schedules").click()
+    page.get_by_role("link", name="Automation").click()
     row = page.get_by_role("row").filter(has_text="audit")
     row.get_by_role("button", name="Pause").click()
     expect(row).to_contain_text("paused")
-    pictures.take(page, "schedules")
+    pictures.take(page, "automation")
     row.get_by_role("button", name="Resume").click()
     expect(row.get_by_role("button", name="Pause")).to_be_visible()
     row.get_by_role("button", name="Run now").click()

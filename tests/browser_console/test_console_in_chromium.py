@@ -20,7 +20,7 @@ PAGES = (
     "approvals",
     "team",
     "statistics",
-    "schedules",
+    "automation",
     "memory",
     "dead-letters",
     "system",

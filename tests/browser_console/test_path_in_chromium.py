@@ -14,7 +14,7 @@ from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parents[1] / "e2e" / "held"
 ADMIN_KEY = "0123456789abcdef" * 4
-PAGES = ("chat", "approvals", "team", "statistics", "schedules", "dead-letters", "system", "runs")
+PAGES = ("chat", "approvals", "team", "statistics", "automation", "dead-letters", "system", "runs")
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -63,7 +63,8 @@ def rows(page: Page) -> Locator:
 
 
 def tasks(page: Page) -> list[str]:
-    return page.locator(".runs tbody .c-task").all_inner_texts()
+    found: list[str] = page.locator(".runs tbody .c-task").all_inner_texts()
+    return found
 
 
 def test_filters_act_while_one_types_and_stay_in_the_link(

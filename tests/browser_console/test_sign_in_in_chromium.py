@@ -44,7 +44,7 @@ def gateway(provider: OidcProviderServer, tmp_path_factory: pytest.TempPathFacto
 def test_somebody_signs_in_by_their_provider_and_goes_on_where_they_were(
     page: Page, gateway: Gateway, errors: Errors, pictures: Pictures
 ) -> None:
-    page.goto(f"{gateway.service.url}/#/schedules")
+    page.goto(f"{gateway.service.url}/#/automation")
     page.reload()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("API key")).to_be_visible()
@@ -54,7 +54,7 @@ def test_somebody_signs_in_by_their_provider_and_goes_on_where_they_were(
     dialog.get_by_role("button", name="Sign in with Test ID").click()
     page.get_by_role("link", name="ann").click()
     expect(page.locator("header.top .who")).to_have_text("ann")
-    expect(page).to_have_url(f"{gateway.service.url}/#/schedules")
+    expect(page).to_have_url(f"{gateway.service.url}/#/automation")
     expect(page.locator("main")).to_be_visible()
     expect(dialog).to_have_count(0)
     # No script reads what lets somebody in.

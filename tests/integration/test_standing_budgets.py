@@ -62,6 +62,10 @@ async def test_nothing_begins_beyond_a_budget(nats_server: NatsServer, tmp_path:
             assert "24 of 24 tokens" in (await shown(world, "late"))["outcomes"][0]["detail"]
 
             told = await ids(receiver, 2)
+            assert (await world.http.put("/v1/budgets/boss-monthly", json={**spec, "paused": True})).is_success
+            assert (await world.http.post("/v1/runs", json=TASK)).status_code == 202, "a paused budget refuses nothing"
+            assert (await world.http.put("/v1/budgets/boss-monthly", json=spec)).json()["share"] == 1.0
+            assert (await world.http.post("/v1/runs", json=TASK)).status_code == 429
             assert {one["type"].rpartition("_")[2] for one in receiver.taken} == {"warning", "exhausted"}
             assert (await world.http.put("/v1/budgets/boss-monthly", json={**spec, "tokens": 240})).is_success
             assert (await world.http.post("/v1/runs", json=TASK)).status_code == 202

@@ -127,3 +127,89 @@ async def test_a_message_has_a_purchase_made_as_the_shipped_team_says(hooked: Wo
     subject = f"{hooked.topology.events_prefix}purchases.requested"
     await jetstream.append(hooked.nc, subject, b'{"number": "P-2"}')
     assert await tasks(hooked, "buyer", 1) == ["Purchase P-2."]
+
+
+async def test_a_paused_trigger_starts_nothing(hooked: World) -> None:
+    spec = {"subject": "orders", "webhook": {"secret_env": "CADRE_SECRET_SHOP"}, "task": "{{ payload.item }}"}
+    await put(hooked, "shop", **spec, paused=True)
+    subject, body, now = f"{hooked.topology.events_prefix}orders", b'{"item": "pears"}', int(time.time())
+    headers = {
+        "webhook-id": "m1",
+        "webhook-timestamp": str(now),
+        "webhook-signature": signature(SECRET, "m1", now, body),
+    }
+    answer = await hooked.http.post("/v1/triggers/shop", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (503, "trigger-paused")
+    await jetstream.append(hooked.nc, subject, b'{"item": "apples"}')
+
+    async def taken() -> bool:
+        return await jetstream.last(hooked.nc, hooked.topology.automation_stream, subject) is None
+
+    assert await until(taken)
+    await put(hooked, "shop", **spec)
+    assert (await hooked.http.post("/v1/triggers/shop", content=body, headers=headers)).status_code == 202
+    assert await tasks(hooked, "shop", 1) == ["pears"]
+
+
+async def test_the_runs_and_the_refusals_of_a_trigger_are_found_by_its_name(hooked: World) -> None:
+    spec = {"subject": "orders", "webhook": {"secret_env": "CADRE_SECRET_SHOP"}, "task": "{{ payload.item }}"}
+    await put(hooked, "shop", **spec, options={"labels": {"team": "sales"}})
+    subject = f"{hooked.topology.events_prefix}orders"
+    await jetstream.append(hooked.nc, subject, b'{"item": "apples"}', headers={jetstream.MESSAGE_ID: "m1"})
+    await jetstream.append(hooked.nc, subject, b'{"thing": 1}', headers={jetstream.MESSAGE_ID: "m2"})
+    assert await tasks(hooked, "shop", 1) == ["apples"]
+    (task,) = await tasks_of(hooked, "shop")
+    assert task.labels == {"team": "sales", "trigger": "shop"}
+
+    async def listed() -> list[str]:
+        query = {"label": ["trigger=shop", "team=sales"]}
+        return [one["id"] for one in (await hooked.http.get("/v1/runs", params=query)).json()["runs"]]
+
+    assert await until(listed) == [task.run]
+    refused = await hooked.http.post("/v1/triggers/shop", content=b"{}", headers={"webhook-id": "m3"})
+    assert refused.status_code == 401
+
+    async def refusals() -> list[tuple[str, str, str]]:
+        view = (await hooked.http.get("/v1/triggers/shop")).json()
+        assert view["bus_subject"] == subject
+        found = sorted((one["id"], one["subject"], one["code"]) for one in view.get("refusals", []))
+        return found if len(found) == 2 else []
+
+    assert await until(refusals) == [("m2", "orders", "invalid-request"), ("m3", "", "invalid-signature")]
+
+
+async def test_a_trigger_is_tried_without_a_signature_and_with_the_rights_of_the_caller(hooked: World) -> None:
+    await put(hooked, "shop", subject="orders.*", task="{{ payload.item }} {{ subject }}")
+    query = {"subject": "orders.new"}
+    tried = await hooked.http.post("/v1/triggers/shop/try", params=query, content=b'{"item": 9007199254740993}')
+    assert tried.json() == {"task": "9007199254740993 orders.new", "run": None}
+    assert await tasks_of(hooked, "shop") == []
+    wrong = await hooked.http.post("/v1/triggers/shop/try", content=b'{"thing": 1}')
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
+    started = await hooked.http.post("/v1/triggers/shop/try", params={**query, "start": True}, content=b'{"item": 1}')
+    assert await tasks(hooked, "shop", 1) == ["1 orders.new"]
+    assert [task.run for task in await tasks_of(hooked, "shop")] == [started.json()["run"]]
+    unknown = await hooked.http.post("/v1/triggers/none/try", content=b"{}")
+    assert unknown.json()["code"] == "unknown-trigger"
+
+
+async def test_what_is_wrong_in_a_definition_is_named_by_its_field(hooked: World) -> None:
+    right = {"agent": "clerk", "task": "x"}
+    for path, given, field in (
+        ("schedules/a", {**right, "every": "10 moons"}, "every"),
+        ("schedules/a", {**right, "every": 5, "cron": "* * * * *"}, "every, cron"),
+        ("schedules/a", {"agent": "clerk", "every": 5}, "task"),
+        ("schedules/a", {**right, "task": "{{ nothing }}", "every": 5}, "task"),
+        ("schedules/a", {**right, "agent": "a clerk", "every": 5}, "agent"),
+        ("schedules/a b", {**right, "every": 5}, "name"),
+        ("triggers/a", right, "subject, webhook"),
+        ("triggers/a", {**right, "webhook": {}}, "webhook.secret_env"),
+        ("triggers/a", {**right, "webhook": {"secret_env": "HOME"}}, "webhook.secret_env"),
+        ("notices/a", {"url": "desk", "secret_env": "CADRE_SECRET_SHOP"}, "url"),
+        ("budgets/a", {"window": "day"}, "tokens, cost"),
+        ("budgets/a", {"window": "year", "tokens": 1}, "window"),
+        ("budgets/a", {"window": "day", "tokens": "lots"}, "tokens"),
+        ("budgets/a", {"window": "day", "tokens": 1, "colour": "red"}, "colour"),
+    ):
+        answer = await hooked.http.put(f"/v1/{path}", json=given)
+        assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text

@@ -45,6 +45,7 @@ ACTIONS = {
     "POST /v1/schedules/{name}/resume": "schedule.resume",
     "POST /v1/schedules/{name}/run": "schedule.run",
     "PUT /v1/triggers/{name}": "trigger.make",
+    "POST /v1/triggers/{name}/try": "trigger.try",
     "DELETE /v1/triggers/{name}": "trigger.remove",
     "PUT /v1/notices/{name}": "notice.make",
     "DELETE /v1/notices/{name}": "notice.remove",

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 from fastapi import Request
 
 from cadre.api.access import Identity
-from cadre.protocol.access import ApiKey, Rights, RoleName
+from cadre.protocol.access import ApiKey, Right, Rights, RoleName
 from cadre.protocol.memory import Selection
 from cadre_gateway.index.run_filter import TreeReach
 from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.problems import Problem
-
-Right = Literal["public", "read", "act", "decide", "administer"]
 
 RIGHTS: dict[RoleName, frozenset[Right]] = {
     "viewer": frozenset({"read"}),
@@ -122,6 +118,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return Identity(
             name=self.name,
             roles=sorted(self.roles),
+            rights=sorted({right for role in self.roles for right in RIGHTS[role]}),
             user=self.user,
             own=self.own,
             agents=sorted(self.agents),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from cadre.automation.automation_file import DEFINITIONS, SCHEDULE, AnySpec, Definition
-from cadre_gateway.access.principal import Right
+from cadre.protocol.access import Right
 
 Scope = Literal["none", "run", "tree", "call", "all", "handler"]
 """The things that a caller who does not see everything must reach: nothing in particular; the run that the path names;
@@ -98,6 +98,7 @@ RULES: list[RouteRule] = [
     *rules_of_path("/v1/schedules/{name}/pause", "all", post="act"),
     *rules_of_path("/v1/schedules/{name}/resume", "all", post="act"),
     *rules_of_path("/v1/schedules/{name}/run", "all", post="act"),
+    *rules_of_path("/v1/triggers/{name}/try", "all", post="act"),
     # A webhook proves by its signature who sent it.
     *rules_of_path("/v1/triggers/{name}", "none", post="public"),
 ]

@@ -79,7 +79,7 @@ def automation_of(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
-        TriggerIntake(triggers, runs, clock, secret, evaluator),
+        TriggerIntake(triggers, runs, clock, secret, evaluator, platform.topology.events_prefix),
         notices,
         queues,
         BudgetEditor(budgets.states, budgets, notices),

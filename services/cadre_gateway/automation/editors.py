@@ -173,7 +173,7 @@ def _check_task(spec: ScheduleSpec, now: float) -> None:
     try:
         owed_start(new_schedule(spec, now), now, 1)
     except SpecError as error:
-        raise invalid(str(error)) from error
+        raise invalid(error.problem, field=error.key) from error
 
 
 log = logging.getLogger("cadre.budgets")
@@ -196,9 +196,11 @@ class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
     view = BudgetView
 
     def stored(self, spec: BudgetSpec, before: BudgetState | None, caller: Principal) -> BudgetState:
-        """Return the budget; what was used before in its window counts. The same specification again keeps what notices
-        have reported, so they do not repeat it."""
-        return before if before is not None and before.spec == spec else BudgetState(spec=spec)
+        """Return the budget; what was used before in its window counts. The same specification again, and a pause, keep
+        what notices have reported, so they do not repeat it."""
+        limits = msgspec.structs.replace(spec, paused=False)
+        is_same = before is not None and msgspec.structs.replace(before.spec, paused=False) == limits
+        return BudgetState(spec=spec, told=before.told if before is not None and is_same else [])
 
     async def shown(self, state: BudgetState, upcoming: int) -> BudgetView:
         """Return the budget with what is used of it."""
@@ -221,6 +223,8 @@ class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
     async def tell(self, meter: BudgetMeter) -> None:
         """Enqueue deliveries for everything that no gateway has reported in this window."""
         spec, now = meter.spec, self.budgets.clock.now()
+        if spec.paused:
+            return
         due = [one for use in meter.uses.values() for one in budget_happenings(spec, meter.window, use, now)]
         if not due:
             return

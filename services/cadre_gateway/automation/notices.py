@@ -106,7 +106,8 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
     async def sent(self) -> list[NoticeSpec]:
         """Return all notices that are sent, as they were a second ago at most."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
-            self._sent = [one.spec for one in await self.known() if not await self._loss(one.maker)]
+            active = [one for one in await self.known() if not one.spec.paused]
+            self._sent = [one.spec for one in active if not await self._loss(one.maker)]
             self._read_at = time.monotonic()
         return self._sent
 

@@ -194,7 +194,7 @@ class Scheduler:
             await self.alarms.give_up(state.spec.name, tick, why)
         for start in state.starts:
             try:
-                state = begun_as(state, start, await self.runs.start(start, state.spec.options, state.maker))
+                state = begun_as(state, start, await self.runs.start(start, state.spec.start_options, state.maker))
             except StartRefused as refusal:
                 log.warning("schedule %s: run %s not started: %s", state.spec.name, start.run, refusal)
                 state = refused(state, start, str(refusal), refusal.code)
@@ -294,7 +294,7 @@ class RunStarter:
 
 def check_start(caller: Principal, spec: ScheduleSpec | TriggerSpec) -> None:
     """Raise a 403 or 422 problem unless the caller may start runs with these options."""
-    caller.submission(submission_of(spec.agent, "as of its first start", spec.options))
+    caller.submission(submission_of(spec.agent, "as of its first start", spec.start_options))
 
 
 def submission_of(agent: str, task: str, options: dict[str, Any]) -> body.Submission:

@@ -2,11 +2,14 @@
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from cadre.adapters.nats.automations import NatsDefinitions
-from cadre.api.automations import TriggerView
+from cadre.api.automations import RefusedMessage, TriedTrigger, TriggerView
 from cadre.automation.automation_file import TRIGGER
 from cadre.automation.notice import SignatureInvalid, verify
 from cadre.automation.trigger import TriggerSpec, TriggerState
@@ -24,6 +27,7 @@ _FRESH_SECONDS = 1.0
 """Seconds for which the list of triggers is not read again."""
 
 _MAX_ID_CHARS = 255
+_MAX_REFUSALS = 20
 _NOT_FOUND, _TOO_MANY_REQUESTS = 404, 429
 
 
@@ -37,10 +41,13 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
     secret: Callable[[str], str]
     """Finds the secret of a name; "" without one."""
     evaluator: Evaluator
+    events_prefix: str
+    """Begins the subjects on the bus that triggers listen to."""
     definition = TRIGGER
     view = TriggerView
     _listening: list[TriggerState] = field(default_factory=list)
     _read_at: float = 0.0
+    _refusals: dict[str, deque[RefusedMessage]] = field(default_factory=dict)
 
     def stored(self, spec: TriggerSpec, before: TriggerState | None, caller: Principal) -> TriggerState:
         """Return the trigger, whose runs start with the caller's rights. Raises a 403 or 422 problem."""
@@ -55,7 +62,12 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
             await self.runs.check(state.spec, state.maker)
         except StartRefused as refusal:
             code = refusal.code
-        return spread(TriggerView, state.spec, maker=state.maker.name, paused_for=code)
+        found = spread(TriggerView, state.spec, maker=state.maker.name, paused_for=code)
+        return msgspec.structs.replace(
+            found,
+            bus_subject=f"{self.events_prefix}{state.spec.subject}" if state.spec.subject else "",
+            refusals=list(self._refusals.get(state.spec.name, ())),
+        )
 
     async def changed(self, name: str) -> None:
         """Have the next message meet it."""
@@ -73,7 +85,10 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
                     await self._start(state, message, payload, subject)
                 except (SpecError, StartRefused) as error:
                     refusals.append(f"trigger {state.spec.name}: {error}")
+                    code = error.code if isinstance(error, StartRefused) else "invalid-request"
+                    self._note(state, message, subject, code, str(error))
                 except EvaluationEnded as error:
+                    self._note(state, message, subject, "evaluation-ended", str(error))
                     ended = EvaluationEnded(f"trigger {state.spec.name}: {error}")
         if ended is not None:
             raise ended
@@ -85,7 +100,42 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
         Raises a 401, 404, 422, 429 or 503 problem.
         """
         state = await self.read(name)
-        spec = state.spec
+        try:
+            return await self._take_webhook(state, headers, body)
+        except Problem as problem:
+            self._note(state, headers.get("webhook-id", ""), "", problem.code, problem.detail)
+            raise
+
+    async def attempt(self, caller: Principal, name: str, payload: bytes, subject: str, *, start: bool) -> TriedTrigger:
+        """Return the task that the trigger makes of a message; with `start` start its run, with the caller's rights.
+        Raises a 403, 404, 422 or 429 problem."""
+        state = await self.read(name)
+        spec, message = state.spec, f"try-{secrets.token_hex(16)}"
+        check_start(caller, spec)
+        try:
+            task = await self.evaluator.task_for(spec, payload, message, subject)
+            if not start:
+                return TriedTrigger(task=task)
+            owed, maker = state.start_for(task, message, self.clock.now()), maker_of(caller)
+            run = await self.runs.start(owed, spec.start_options, maker, spec.standing)
+        except SpecError as error:
+            raise invalid(str(error)) from error
+        except EvaluationEnded as error:
+            raise Problem(422, "evaluation-ended", f"trigger {name!r}: {error}") from error
+        except StartRefused as error:
+            if isinstance(error.__cause__, Problem):
+                raise error.__cause__ from error
+            raise Problem(403, "forbidden", str(error)) from error
+        return TriedTrigger(task=task, run=run)
+
+    def _note(self, state: TriggerState, message: str, subject: str, code: str, detail: str) -> None:
+        """Remember that a message was refused."""
+        kept = self._refusals.setdefault(state.spec.name, deque(maxlen=_MAX_REFUSALS))
+        at, known_as = self.clock.now(), message[:_MAX_ID_CHARS]
+        kept.appendleft(RefusedMessage(at=at, id=known_as, subject=subject, code=code, detail=detail))
+
+    async def _take_webhook(self, state: TriggerState, headers: dict[str, str], body: bytes) -> str:
+        spec, name = state.spec, state.spec.name
         if spec.webhook is None:
             raise Problem(404, "unknown-trigger", f"trigger {name!r} has no webhook")
         message = headers.get("webhook-id", "")
@@ -106,6 +156,8 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
             )
         except (SignatureInvalid, ValueError) as error:
             raise Problem(401, "invalid-signature", str(error)) from error
+        if spec.paused:
+            raise Problem(503, "trigger-paused", f"trigger {name!r} is paused: send it again later")
         try:
             return await self._start(state, message, body, "")
         except (SpecError, StartRefused) as error:
@@ -121,4 +173,4 @@ class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
         await self.runs.check(state.spec, state.maker)
         task = await self.evaluator.task_for(state.spec, payload, message, subject)
         start = state.start_for(task, message, self.clock.now())
-        return await self.runs.start(start, state.spec.options, state.maker, state.spec.standing)
+        return await self.runs.start(start, state.spec.start_options, state.maker, state.spec.standing)

@@ -7,7 +7,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
-from cadre.api.automations import ScheduleView
+from cadre.api.automations import ScheduleView, TriedTrigger
 from cadre.automation.automation_file import Spec, automation_of
 from cadre.automation.schedule import ScheduleSpec
 from cadre.errors import SpecError
@@ -148,6 +148,18 @@ def of_triggers(triggers: TriggerIntake) -> APIRouter:
         async with answer_deadline():
             return _started(await triggers.on_webhook(name, dict(request.headers), data))
 
+    @routes.post(
+        "/{name}/try",
+        summary="Try a trigger with a message",
+        openapi_extra=openapi.operation("application/json", {"200": ("Its task", TriedTrigger)}),
+    )
+    async def post_try(name: str, request: Request, subject: str = "", start: bool = False) -> Response:
+        """The body is the message, unsigned. With `start=true` the run begins, with the caller's rights; else the
+        answer has the task alone."""
+        data = await body.read(request)
+        async with answer_deadline():
+            return json_answer(await triggers.attempt(caller_of(request), name, data, subject, start=start))
+
     return routes
 
 
@@ -170,4 +182,4 @@ async def _spec_of(kind: type[Spec], name: str | None, request: Request) -> Spec
     try:
         return automation_of(kind, str(named) if name is None else name, given)
     except SpecError as error:
-        raise invalid(str(error)) from error
+        raise invalid(error.problem, field=error.key) from error

@@ -94,7 +94,7 @@ class StandingBudgets:
         for meter in await self.meters():
             spec = meter.spec
             use = meter.uses.get(spec.account_of(user))
-            if use is not None and use.share >= 1 and spec.covers(agent, agent, user):
+            if use is not None and use.share >= 1 and not spec.paused and spec.covers(agent, agent, user):
                 raise _exhausted(meter, use, self.clock.now())
 
     def forget(self) -> None:

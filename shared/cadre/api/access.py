@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.protocol.access import AuditEntry, RoleName
+from cadre.protocol.access import AuditEntry, Right, RoleName
 
 
 class KeyView(msgspec.Struct, kw_only=True):
@@ -47,6 +47,8 @@ class Identity(msgspec.Struct, kw_only=True):
     name: str
     """The name of the key or of the person; "" if the gateway does not authenticate callers."""
     roles: list[RoleName]
+    rights: list[Right] = []
+    """What the roles allow."""
     user: str = ""
     own: bool = False
     agents: list[str] = []

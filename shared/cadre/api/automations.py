@@ -49,13 +49,38 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     """Of the last ticks, newest first."""
 
 
+class RefusedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message or webhook that started no run. Times are Unix seconds."""
+
+    at: float
+    id: str
+    """The id of the message."""
+    subject: str = ""
+    """The subject of a message on the bus; "" for a webhook."""
+    code: str
+    """The reason: the code of a problem."""
+    detail: str
+
+
+class TriedTrigger(msgspec.Struct, kw_only=True):
+    """The task that a trigger makes of a message."""
+
+    task: str
+    run: str | None = None
+    """The run that was started with it, if one was to be."""
+
+
 class TriggerView(TriggerSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A trigger as the API shows it."""
 
     maker: str = ""
     """Its last writer: its runs start with the writer's rights. "" where no key was asked for."""
     paused_for: str = ""
-    """The reason why it starts no runs, such as `maker-revoked`; "" while it does."""
+    """The reason why it starts no runs, such as `maker-revoked`; "" while it does, or if `paused`."""
+    bus_subject: str = ""
+    """The whole subject on the bus that it listens to."""
+    refusals: list[RefusedMessage] = msgspec.field(default_factory=list)
+    """The last 20 messages and webhooks that this gateway refused since it started, newest first."""
 
 
 class NoticeView(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

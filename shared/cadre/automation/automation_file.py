@@ -93,6 +93,8 @@ def automation_of(kind: type[Spec], name: str, body: dict[str, Any]) -> Spec:
         if misfit.unknown:
             known = ", ".join(field for field in kind.__struct_fields__ if field != "name")
             raise SpecError(f"unknown key; known keys: {known}", key=misfit.unknown) from error
+        if misfit.missing:
+            raise SpecError("is missing: write it", key=f"{misfit.place}.{misfit.missing}".lstrip(".")) from error
         raise SpecError(misfit.problem, key=misfit.place) from error
 
 

@@ -55,9 +55,11 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Only runs that ended so (`success`, `error`, …); all when empty."""
     attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 9
     """Tries of one delivery; then it is a dead letter."""
+    paused: bool = False
+    """True while nothing that happens is sent."""
 
     def __post_init__(self) -> None:
-        check_name("notice", self.name)
+        check_name("notice", self.name, "name")
         check_variable("secret_env", self.secret_env)
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:

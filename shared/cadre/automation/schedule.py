@@ -56,11 +56,11 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Other keys of the request for a run, as in `POST /v1/runs`: `max_steps`, `deadline`, `budget`, `user`, …"""
 
     def __post_init__(self) -> None:
-        check_name("schedule", self.name)
-        check_name("agent", self.agent)
+        check_name("schedule", self.name, "name")
+        check_name("agent", self.agent, "agent")
         check_template("task", self.task)
         if self.every is not None and self.cron is not None:
-            raise SpecError("every, cron: write one of the two")
+            raise SpecError("write one of the two", key="every, cron")
         if self.every is not None:
             checked_seconds("every", self.every, LEAST_INTERVAL_SECONDS)
         elif self.cron is not None:
@@ -75,6 +75,11 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.start is not None and self.end is not None and self.unix(self.end) < self.unix(self.start):
             raise SpecError("is before start", key="end")
         check_options(self.options)
+
+    @property
+    def start_options(self) -> dict[str, Any]:
+        """Return the options of its runs, which have its name as the label `schedule`."""
+        return labelled(self.options, "schedule", self.name)
 
     @property
     def interval(self) -> float | None:
@@ -101,6 +106,12 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise SpecError for options that the schedule or trigger sets itself."""
     if taken := [key for key in _SET_BY_THE_SCHEDULE if key in options]:
         raise SpecError(f"{', '.join(taken)}: is no option here", key="options")
+
+
+def labelled(options: dict[str, Any], label: str, name: str) -> dict[str, Any]:
+    """Return the options of a run with one more label; labels that are none are left to the check of the request."""
+    labels = options.get("labels", {})
+    return {**options, "labels": {**labels, label: name}} if isinstance(labels, dict) else options
 
 
 def zone_of(name: str) -> Any:

@@ -47,14 +47,16 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Only trees that begin with this agent, members included."""
     time_zone: str = "UTC"
     """IANA name, of the window's begin."""
+    paused: bool = False
+    """True while it refuses no run. What is used meanwhile counts."""
 
     def __post_init__(self) -> None:
-        check_name("budget", self.name)
-        for name in (self.agent, self.team):
+        check_name("budget", self.name, "name")
+        for key, name in (("agent", self.agent), ("team", self.team)):
             if name is not None:
-                check_name("agent", name)
+                check_name("agent", name, key)
         if self.tokens is None and self.cost is None:
-            raise SpecError("tokens, cost: write one of them, or both")
+            raise SpecError("write one of them, or both", key="tokens, cost")
         if self.user is not None and not self.user.strip():
             raise SpecError("write a name, or * for each one", key="user")
         zone_of(self.time_zone)

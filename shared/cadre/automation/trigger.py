@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.automation.schedule import check_options, check_template, literal_text, render
+from cadre.automation.schedule import check_options, check_template, labelled, literal_text, render
 from cadre.automation.schedule_state import OwedStart
 from cadre.errors import SpecError
 from cadre.protocol.access import NO_MAKER, Maker
@@ -44,14 +44,16 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Tools that its runs count as planned, where policies ask for a plan."""
     options: dict[str, Any] = {}
     """Other keys of the request for a run, as in `POST /v1/runs`."""
+    paused: bool = False
+    """True while no message and no webhook starts a run."""
 
     def __post_init__(self) -> None:
-        check_name("trigger", self.name)
-        check_name("agent", self.agent)
+        check_name("trigger", self.name, "name")
+        check_name("agent", self.agent, "agent")
         check_template("task", self.task)
         check_options(self.options)
         if self.subject is None and self.webhook is None:
-            raise SpecError("subject, webhook: write one of them, or both")
+            raise SpecError("write one of them, or both", key="subject, webhook")
         if self.subject is not None and not _is_pattern(self.subject):
             raise SpecError(
                 f"{self.subject!r} is no subject: write orders.created, orders.* or orders.>", key="subject"
@@ -60,9 +62,14 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             check_variable("webhook.secret_env", self.webhook.secret_env)
             checked_seconds("webhook.tolerance", self.webhook.tolerance, 1.0)
 
+    @property
+    def start_options(self) -> dict[str, Any]:
+        """Return the options of its runs, which have its name as the label `trigger`."""
+        return labelled(self.options, "trigger", self.name)
+
     def listens_to(self, subject: str) -> bool:
         """Return whether a message on the subject (behind `cadre.event.`) starts a run."""
-        return self.subject is not None and _matches(self.subject.split("."), subject.split("."))
+        return not self.paused and self.subject is not None and _matches(self.subject.split("."), subject.split("."))
 
     def task_for(self, payload: bytes, message: str, subject: str = "") -> str:
         """Return the task for a message of this id. Raises SpecError when it cannot be rendered."""

@@ -6,6 +6,9 @@ import msgspec
 
 RoleName = Literal["viewer", "operator", "approver", "admin"]
 
+Right = Literal["public", "read", "act", "decide", "administer"]
+"""What a route needs, and what a role allows."""
+
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
 

@@ -18,12 +18,13 @@ Bound = tuple[str, float | None, float]
 """A key of the spec, its value, and the least that it may be."""
 
 
-def check_name(what: str, name: str) -> None:
-    """Raise SpecError unless `name` can be a subject token and a function name."""
+def check_name(what: str, name: str, key: str = "") -> None:
+    """Raise SpecError, which names `key`, unless `name` can be a subject token and a function name."""
     if not NAME.fullmatch(name):
         raise SpecError(
             f"{what} name {name!r}: use 1 to 64 of the letters a-z, A-Z, digits, '_' and '-'"
-            " (it becomes part of NATS subjects)"
+            " (it becomes part of NATS subjects)",
+            key=key,
         )
 
 

@@ -52,7 +52,7 @@ def test_a_file_holds_several(tmp_path: Path) -> None:
         ("  agent: analyst", "  agent: analyst\n  when: now", "agent, task"),
         ("kind: Schedule", "kind: Cron", "kind: 'Cron': write Schedule or Trigger or Notice"),
         ("cadre.dev/v1", "cadre.dev/v2", "apiVersion: write cadre.dev/v1"),
-        ("  agent: analyst\n", "", "missing required field `agent`"),
+        ("  agent: analyst\n", "", "agent: is missing"),
     ],
 )
 def test_a_wrong_file_is_explained(tmp_path: Path, old: str, new: str, message: str) -> None:

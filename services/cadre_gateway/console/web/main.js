@@ -6,6 +6,7 @@ import { alert, fill, h } from "./view/element.js";
 import { watchFaults } from "./view/fault.js";
 import { watchSignIn } from "./view/sign_in.js";
 import { approvalsPage } from "./pages/approvals.js";
+import { automationPage } from "./pages/automation.js";
 import { chatPage } from "./pages/chat.js";
 import { comparePage } from "./pages/compare.js";
 import { deadLettersPage } from "./pages/dead_letters.js";
@@ -13,7 +14,6 @@ import { overviewPage } from "./pages/overview.js";
 import { memoryPage } from "./pages/memory.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
-import { schedulesPage } from "./pages/schedules.js";
 import { statisticsPage } from "./pages/statistics.js";
 import { systemPage } from "./pages/system.js";
 import { teamPage } from "./pages/team.js";
@@ -27,7 +27,7 @@ const PAGES = [
   { path: "approvals", name: "Approvals", open: approvalsPage },
   { path: "team", name: "Team", open: teamPage },
   { path: "statistics", name: "Statistics", open: statisticsPage },
-  { path: "schedules", name: "Schedules", open: schedulesPage },
+  { path: "automation", name: "Automation", open: automationPage },
   { path: "memory", name: "Memory", open: memoryPage },
   { path: "dead-letters", name: "Dead letters", open: deadLettersPage },
   { path: "system", name: "System", open: systemPage },

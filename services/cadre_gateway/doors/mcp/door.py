@@ -35,9 +35,10 @@ from starlette.types import Message, Receive, Scope, Send
 from cadre import __version__
 from cadre.api.runs import RunSummary
 from cadre.delivery.codec import on_one_line
+from cadre.protocol.access import Right
 from cadre.settings import read
 from cadre_gateway.access.audit import leave_out, note
-from cadre_gateway.access.principal import Right, caller_of
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.answers import count_request
 from cadre_gateway.doors.mcp import tools
 from cadre_gateway.doors.mcp.client import EXTENSION, SESSION, Cancellations, Context, request_of

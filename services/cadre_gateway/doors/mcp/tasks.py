@@ -29,7 +29,8 @@ from mcp_types import (
 from cadre.api.runs import RunSummary
 from cadre.errors import NewerSchema
 from cadre.ports import Stored
-from cadre_gateway.access.principal import Right, caller_of
+from cadre.protocol.access import Right
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.client import Context, check_knows_tasks, question, request_of, ruling
 from cadre_gateway.doors.mcp.tools import AgentTools, outcome, problem_result

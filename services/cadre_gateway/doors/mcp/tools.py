@@ -22,12 +22,13 @@ from mcp_types import (
 )
 
 from cadre.api.runs import RunSummary, State
+from cadre.protocol.access import Right
 from cadre.protocol.cards import Presence
 from cadre.protocol.messages import Verdict
 from cadre.protocol.tagged import for_people
 from cadre.spec.agent import AgentSpec
 from cadre.structs import prose_of
-from cadre_gateway.access.principal import Principal, Right, caller_of
+from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.access.reach import Kind
 from cadre_gateway.doors.following import Answers, check_success
 from cadre_gateway.doors.mcp.client import (

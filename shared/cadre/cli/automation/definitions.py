@@ -95,8 +95,8 @@ def group_of(
 
 def _state_and_maker(one: Shown) -> list[str]:
     """Return the cells that say whether a trigger or notice works, and who wrote it last."""
-    code = one.get("paused_for", "")
-    return [f"paused: {code}" if code else "active", one.get("maker") or "-"]
+    code, active = one.get("paused_for", ""), "paused" if one.get("paused") else "active"
+    return [f"paused: {code}" if code else active, one.get("maker") or "-"]
 
 
 def _trigger(one: Shown) -> Iterable[list[str]]:

@@ -2,12 +2,16 @@
 
 import { parseJson, writeJson } from "../exact_json.js";
 
-/** What the gateway refused: `code` is stable, the message says what to do. `status` 0: it was not reached. */
+/**
+ * What the gateway refused: `code` is stable, the message says what to do, `field` names the key of the body that is
+ * wrong, if one is. `status` 0: it was not reached.
+ */
 export class ApiError extends Error {
-  constructor(status, code, detail) {
+  constructor(status, code, detail, field = "") {
     super(detail);
     this.status = status;
     this.code = code;
+    this.field = field;
   }
 }
 
@@ -19,9 +23,9 @@ export const urlOf = (path) => PATH + path;
 /** The event by which the page is told that the gateway wants to know who asks. */
 export const UNAUTHORIZED = "cadre-unauthorized";
 
-/** The answer to a request as data; null where it is empty. Raises ApiError. */
-export async function request(method, path, body, signal, headers = {}) {
-  const options = { method, signal, headers: { Accept: "application/json", ...headers } };
+/** The answer to a request as data; null where it is empty. `text` is sent as it is, in place of a body. Raises ApiError. */
+export async function request(method, path, body, signal, headers = {}, text = undefined) {
+  const options = { method, signal, headers: { Accept: "application/json", ...headers }, body: text };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = writeJson(body);
@@ -33,25 +37,44 @@ export async function request(method, path, body, signal, headers = {}) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "unreachable", "the gateway does not answer");
   }
-  const text = await answer.text();
+  const written = await answer.text();
   let data = null;
   try {
-    data = text ? parseJson(text) : null;
+    data = written ? parseJson(written) : null;
   } catch {
     if (answer.ok) throw new ApiError(answer.status, "unreadable", "the answer is no JSON");
   }
   if (answer.status === 401) document.dispatchEvent(new Event(UNAUTHORIZED));
-  if (!answer.ok) throw new ApiError(answer.status, data?.code ?? "error", data?.detail ?? `status ${answer.status}`);
+  if (!answer.ok) throw new ApiError(answer.status, data?.code ?? "error", data?.detail ?? `status ${answer.status}`, data?.field);
   return data;
 }
 
 export const get = (path, signal) => request("GET", path, undefined, signal);
 export const post = (path, body, signal) => request("POST", path, body ?? {}, signal);
 
-/** `path` with the parameters that have a value. */
+let identity = null;
+
+/** Who is signed in, with their `rights`; asked once, until the page is loaded again. Raises ApiError. */
+export function session() {
+  identity ??= get("/v1/session").catch((error) => {
+    identity = null;
+    throw error;
+  });
+  return identity;
+}
+
+/** Whether the signed-in person may do this: `act`, `decide` or `administer`; with `all`, where no scope bounds them. */
+export async function may(right, { all = false } = {}) {
+  const { rights, own, agents, teams } = await session();
+  return rights.includes(right) && !(all && (own || agents.length || teams.length));
+}
+
+/** `path` with the parameters that have a value; a list is given once for each. */
 export function withQuery(path, parameters) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) if (value !== undefined && value !== null && value !== "") query.set(name, value);
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of [value].flat()) if (one !== undefined && one !== null && one !== "") query.append(name, one);
+  }
   return query.size ? `${path}?${query}` : path;
 }
 

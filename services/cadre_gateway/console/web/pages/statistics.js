@@ -34,7 +34,7 @@ export function statisticsPage(main, { query, setQuery }) {
       cells(used.total, used.by.map((_, index) => (index ? "" : h("strong", null, "All"))))]) : empty("Nothing was used in this time."));
     fill(budgets, standing.budgets.length ? table(["Name", "Used", "Until", "Rules"], standing.budgets.map((one) => [
       one.name, h("span", null, h("meter", { min: 0, max: 1, high: 0.9, optimum: 0, value: Math.min(one.share, 1), "aria-label": `${one.name} used` }), ` ${Math.round(one.share * 100)} %`),
-      clock(one.until), h("code", null, writeJson(one.spec))])) : empty("There are none: `cadre budget` sets one."));
+      clock(one.until), h("code", null, writeJson(one.spec))])) : empty("There are none: ", h("a", { href: "#/automation" }, "make one"), "."));
   }, (error) => fill(problem, error && alert(error.message)));
   return refresh;
 }

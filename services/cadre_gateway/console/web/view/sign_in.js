@@ -1,7 +1,7 @@
 // Who looks: asks for a key, or leads to the page of a provider, where the gateway wants to know; says who is signed in,
 // and signs out. No script keeps the key: the gateway answers it with a cookie that none can read.
 
-import { ApiError, UNAUTHORIZED, get, request, withQuery } from "../http/api.js";
+import { ApiError, UNAUTHORIZED, get, request, session, withQuery } from "../http/api.js";
 import { button, dialog, field, h } from "./element.js";
 
 let asking = false;
@@ -27,7 +27,7 @@ async function ask() {
 /** Asks for a key whenever the gateway refuses for want of one, and shows in `place` who is signed in. */
 export function watchSignIn(place) {
   document.addEventListener(UNAUTHORIZED, ask);
-  get("/v1/session").then(({ name }) => {
+  session().then(({ name }) => {
     if (!name) return; // nobody is asked who they are
     place.append(h("span", { class: "who" }, name), button("Sign out", async () => {
       await request("DELETE", "/v1/session");
