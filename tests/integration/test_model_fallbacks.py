@@ -4,7 +4,7 @@ import socket
 
 import msgspec
 
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer
 from harness.texts import holds

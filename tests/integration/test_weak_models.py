@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from cadre.errors import ModelUnavailable
-from cadre.journal.run import Result
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Result
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer, running_model

@@ -9,8 +9,7 @@ import pytest
 
 from cadre.engine.chat import Transcript
 from cadre.journal.arrivals import Poisoned
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Phase
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.loop.fork import next_step
 from cadre.prompting.prompts import prompts_for

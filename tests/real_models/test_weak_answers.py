@@ -7,8 +7,7 @@ import pytest
 
 from cadre.adapters.models.model_chain import ModelChain
 from cadre.errors import ModelUnavailable
-from cadre.journal.run import Result
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Result
 from cadre.kinds.code.section import CodeSpec
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec

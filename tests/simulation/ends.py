@@ -9,8 +9,7 @@ import msgspec
 
 from cadre.engine.calls.repeats import action_in
 from cadre.journal import events as ev
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Run
 from cadre.kinds.code.records import BlockFinished
 from cadre.kinds.plan.records import PlanState, PlanStepFinished
 from cadre.kinds.plan.section import plan_of

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.timers import waits
 from cadre.journal import events as ev
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.run import ActionStep, CallState, Phase, Run
 from cadre.kinds.code.fold import state_of
 from cadre.loop.owed import owed
 from cadre.protocol.messages import CodeCall, EffectResult, Report, Task, ToolCall, ToolResult

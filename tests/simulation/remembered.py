@@ -6,8 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cadre.journal import events as ev
-from cadre.journal.run import Run
-from cadre.journal.steps import Memory
+from cadre.journal.run import Memory, Run
 from cadre.kinds.code.records import BlockStarted
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import ToolResult

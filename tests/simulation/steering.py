@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import (
+    MessageStep,
     Phase,
     Run,
 )
-from cadre.journal.steps import MessageStep
 from cadre.kinds.plan.records import PlanState
 from cadre.protocol.messages import (
     Cancel,

@@ -72,7 +72,7 @@ from cadre import Agent
 from cadre.client import Event
 from cadre.delivery.codec import decode
 from cadre.journal.entry import Entry
-from cadre.journal.steps import Step
+from cadre.journal.run import Step
 from cadre.journal.unions import converted
 from cadre.prompting.prompts import prompts_for
 

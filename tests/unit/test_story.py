@@ -8,7 +8,7 @@ import pytest
 from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.journal.steps import Memory
+from cadre.journal.run import Memory
 from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.kinds.plan.records import PlanMade, PlanStepStarted
 from cadre.kinds.plan.section import PlanStep

@@ -2,8 +2,7 @@
 
 import pytest
 
-from cadre.journal.run import Phase, Recalling, Run
-from cadre.journal.steps import ActionStep, ApprovalHold, CallKind, CallState
+from cadre.journal.run import ActionStep, ApprovalHold, CallKind, CallState, Phase, Recalling, Run
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.rollout import Rollout, Share
 from cadre.spec.agent import AgentSpec

@@ -13,8 +13,7 @@ from cadre.adapters.models.request_body import as_seen, chat_body, limits_of, se
 from cadre.adapters.nats.reading.history import NatsArchive
 from cadre.api.runs import Accepted, ModelCallPlace, SentRequest
 from cadre.delivery.hash_chain import Broken, ChainCheck
-from cadre.engine.model_choice import model_at
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, model_at
 from cadre.errors import BlobMissing, PromptError, TooLarge
 from cadre.journal.entry import Entry
 from cadre.journal.events import ModelAnswered, ModelCalled, RunAccepted

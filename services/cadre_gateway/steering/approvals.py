@@ -36,8 +36,7 @@ from cadre.engine.fold import fold
 from cadre.errors import RunIndexUnavailable
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, ApprovalRequested, PolicyDecided
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import ActionStep, CallPause, CallState
+from cadre.journal.run import ActionStep, CallPause, CallState, Phase, Run
 from cadre.kinds.tool_calling.kind import with_values
 from cadre.ports import Clock, Journal
 from cadre.protocol.cards import presence_order

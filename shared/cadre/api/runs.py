@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from cadre.journal.steps import Step
+from cadre.journal.run import Step
 from cadre.options import explained
 from cadre.protocol.messages import CallEdit, ErrorInfo, Fork, Verdict
 from cadre.protocol.usage import Budget, Usage

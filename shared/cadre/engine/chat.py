@@ -23,17 +23,17 @@ from cadre.engine.context.context_budget import (
 from cadre.engine.context.images import Pictured, latest, with_images_of
 from cadre.engine.context.text_size import CHARACTERS, fit, observation_of, tokens_of
 from cadre.engine.kind import StepAccount, account_of, kind_of
-from cadre.engine.model_choice import asked_model, spec_as_asked
-from cadre.engine.model_request import ChatMessage, ModelRequest, without_items
+from cadre.engine.model_request import ChatMessage, ModelRequest, asked_model, spec_as_asked, without_items
 from cadre.engine.parts import with_inputs
-from cadre.journal.run import SUMMARY, Run
-from cadre.journal.steps import (
+from cadre.journal.run import (
+    SUMMARY,
     ActionStep,
     AnswerStep,
     CallState,
     MessageStep,
     PlanningStep,
     RecalledStep,
+    Run,
     Step,
     TaskStep,
     is_fresh,

@@ -17,14 +17,13 @@ from cadre.engine.calls.repeats import action_in, is_failing_alike, is_stuck
 from cadre.engine.context.context_budget import is_full, may_have_room, no_room, to_cover
 from cadre.engine.fold import apply, partial_result_of
 from cadre.engine.kind import Kind, kind_of
-from cadre.engine.model_choice import fallback_of_call, made_to
+from cadre.engine.model_request import fallback_of_call, made_to
 from cadre.engine.policies.rules import asks_for_plan, policies_of
 from cadre.engine.toolset import toolset_change
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import SUMMARY, Postponed, Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import SUMMARY, CallState, Postponed, Run
 from cadre.prompting.python_types import named_in_code
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Edit, ErrorInfo, RunState

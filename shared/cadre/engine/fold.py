@@ -35,32 +35,29 @@ from cadre.engine.context.context_budget import (
 from cadre.engine.context.images import note_images, shown_by
 from cadre.engine.context.text_size import clip, observation_of
 from cadre.engine.kind import Kind, account_of, kind_of
-from cadre.engine.model_choice import choose
-from cadre.engine.model_request import native_calls
+from cadre.engine.model_request import choose, native_calls
 from cadre.engine.policies.fold_facts import begin_facts, fold_facts
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import (
     SUMMARY,
-    Deferral,
-    KeptSignal,
-    KindWait,
-    ModelInFlight,
-    Phase,
-    Proposal,
-    Recalling,
-    Result,
-    Run,
-    Summary,
-)
-from cadre.journal.steps import (
     ActionStep,
     AnswerStep,
     CallState,
+    Deferral,
+    KeptSignal,
+    KindWait,
     MessageStep,
+    ModelInFlight,
+    Phase,
     PlanningStep,
+    Proposal,
     RecalledStep,
+    Recalling,
+    Result,
+    Run,
     Step,
+    Summary,
     TaskStep,
     is_fresh,
 )

@@ -13,8 +13,7 @@ from cadre.engine.graph import agent_graph
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState, Step
+from cadre.journal.run import ActionStep, CallState, Run, Step
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.codes import EditRefusal
 from cadre.protocol.messages import Edit, ErrorInfo, Message

@@ -1,8 +1,18 @@
-"""Build the model's request: one chat completion, in the terms of the OpenAI API, with the items of earlier answers."""
+"""Choose the model for a call, and build its request: one chat completion, in the terms of the OpenAI API.
+
+The agent's first model is asked, or after its failure the fallbacks in their order. A run stays with the model that
+it came to for some minutes: an endpoint that is out would otherwise cost each step all its tries. Then the first
+model is asked again. The order goes round, so each model is tried once for one call.
+"""
 
 from typing import Any, Literal
 
 import msgspec
+
+from cadre.journal import events as ev
+from cadre.journal.run import ModelChoice, Run
+from cadre.spec.agent import AgentSpec
+from cadre.spec.model import ModelSpec
 
 ChatMessage = dict[str, Any]
 """One message of the OpenAI chat format. One of the model has with it the `items` that its endpoint gave for it, and
@@ -52,3 +62,70 @@ def native_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def without_items(message: ChatMessage) -> ChatMessage:
     """Return a copy of the message as any endpoint takes it."""
     return {key: value for key, value in message.items() if key not in ("items", "items_of")}
+
+
+FIRST_AGAIN_SECONDS = 300.0
+"""The time that a run stays with a fallback before a new call goes to the first model again."""
+
+
+def asked_model(run: Run) -> ModelSpec:
+    """The model that the run asks at this moment."""
+    assert run.spec is not None
+    return model_at(run.spec.model, run.choice.fallback if run.choice is not None else 0)
+
+
+def model_at(model: ModelSpec, fallback: int) -> ModelSpec:
+    """The model itself for 0, else the nth of its fallbacks, as far as it has them."""
+    return model.fallbacks[min(fallback, len(model.fallbacks)) - 1] if fallback and model.fallbacks else model
+
+
+def spec_as_asked(run: Run) -> AgentSpec:
+    """The agent's spec, with the model that is asked at this moment in the place of the first."""
+    assert run.spec is not None
+    asked = asked_model(run)
+    return run.spec if asked is run.spec.model else msgspec.structs.replace(run.spec, model=asked)
+
+
+def fallback_of_call(run: Run, at: float, attempt: int) -> int:
+    """Return which model the call that begins now goes to: 0 is the first one. `at` is in Unix seconds."""
+    if run.choice is None or (attempt == 1 and at - run.choice.at >= FIRST_AGAIN_SECONDS):
+        return 0
+    return run.choice.fallback
+
+
+def made_to(run: Run, called: ev.ModelCalled, fallback: int, reason: str = "") -> ev.ModelCalled:
+    """The call, made to that model; `reason` is why the one before is not asked again."""
+    if not fallback and not reason:
+        return called
+    name = model_at(run.spec.model, fallback).name if run.spec is not None else ""
+    return msgspec.structs.replace(called, fallback=fallback, model=name, reason=reason)
+
+
+def next_fallback(run: Run) -> int | None:
+    """The model to ask when the one that is asked has failed; None when all have been asked."""
+    assert run.spec is not None
+    choice = run.choice or ModelChoice()
+    following = (choice.fallback + 1) % (1 + len(run.spec.model.fallbacks))
+    return None if following == choice.first else following
+
+
+def tries(run: Run) -> int:
+    """Return how often the call in flight was made to the model that is asked now."""
+    assert run.model is not None
+    return run.model.attempt - (run.choice.tries_before if run.choice is not None else 0)
+
+
+def choose(run: Run, called: ev.ModelCalled, at: float) -> None:
+    """Take a model call into `run.choice`; another model has its own tries."""
+    if run.choice is None and not called.fallback:
+        return
+    was = run.choice or ModelChoice()
+    begins, switched = called.attempt == 1, called.fallback != was.fallback
+    run.choice = ModelChoice(
+        fallback=called.fallback,
+        at=at if switched else was.at,
+        first=called.fallback if begins else was.first,
+        tries_before=0 if begins else called.attempt - 1 if switched else was.tries_before,
+    )
+    if switched:
+        run.failures, run.failing_since = 0, None

@@ -11,8 +11,7 @@ from cadre.engine.context.text_size import clip, fit, observation_of
 from cadre.engine.draft import Draft
 from cadre.engine.kind import account_of
 from cadre.journal import events as ev
-from cadre.journal.run import Recalling, Run
-from cadre.journal.steps import ActionStep, Memory
+from cadre.journal.run import ActionStep, Memory, Recalling, Run
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import ErrorInfo, Origin, ToolCall, ToolResult
 from cadre.spec.agent import AgentSpec

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Phase, Run
 from cadre.protocol.messages import TimerFired, round_id
 from cadre.protocol.topology import timer_id
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cadre.journal.events import RequestedCall
-from cadre.journal.steps import Step
+from cadre.journal.run import Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import Task
 from cadre.protocol.policy import Span, TalliedCalls

@@ -6,8 +6,7 @@ import msgspec
 
 from cadre.journal.parts import JournalEvent
 from cadre.journal.parts import RequestedCall as RequestedCall
-from cadre.journal.run import Postponed
-from cadre.journal.steps import Memory, Passed, Step
+from cadre.journal.run import Memory, Passed, Postponed, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
 from cadre.protocol.codes import EditRefusal, IgnoredCode

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args
 import msgspec
 
 from cadre.errors import KindError
-from cadre.journal import arrivals, entry, run, steps
+from cadre.journal import arrivals, entry, run
 from cadre.journal.events import CommonEvent
 from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.protocol.messages import Message, Record
@@ -58,7 +58,7 @@ def close() -> Unions:
         (entry, "AnyEvent", events),
         (arrivals, "AnyRecord", records),
         (run, "AnyKindState", _of(KindState)),
-        (steps, "AnyKindStep", notes.values()),
+        (run, "AnyKindStep", notes.values()),
     ):
         setattr(module, name, Union[tuple(types)])  # noqa: UP007 - made at run time
     for read in (entry.Entry, run.Run, *records, *_REPLIES):

@@ -7,11 +7,9 @@ from cadre.engine.answers.answer_form import LAST_WORD_FAILED, WRITE_LESS, cut_o
 from cadre.engine.calls.calls_in_text import answer_form, last_word
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Kind
-from cadre.engine.model_choice import asked_model
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, asked_model
 from cadre.journal.arrivals import ModelReplied
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, PlanningStep
+from cadre.journal.run import ActionStep, PlanningStep, Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 

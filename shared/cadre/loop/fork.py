@@ -5,8 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.engine.context.text_size import clip
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import ActionStep, CallState, MessageStep, PlanningStep, Step, TaskStep
+from cadre.journal.run import ActionStep, CallState, MessageStep, Phase, PlanningStep, Run, Step, TaskStep
 from cadre.journal.unions import converted
 from cadre.protocol.messages import Fork
 

@@ -9,8 +9,7 @@ from cadre.engine.kind import kind_of
 from cadre.engine.policies.passing import standing_of
 from cadre.engine.recall import origin_of, question, to_remember
 from cadre.engine.timers import PendingWait, fired, waits
-from cadre.journal.run import Phase, Revoked, Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Phase, Revoked, Run
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.protocol.messages import (
     Cancel,

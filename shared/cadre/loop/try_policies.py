@@ -14,8 +14,7 @@ from cadre.engine.policies.judge import Verdict, Wanted, judge
 from cadre.engine.policies.passing import passed_to_member, passed_to_part, standing_of
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState, Passed
+from cadre.journal.run import CallState, Passed, Run
 from cadre.protocol.cards import CallMeaning, ToolCard
 from cadre.protocol.policy import PLAN_TOOLS, Policy, Standing
 

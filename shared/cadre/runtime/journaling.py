@@ -19,8 +19,7 @@ from cadre.errors import Fenced
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted, RunFinished
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import Step
+from cadre.journal.run import Phase, Run, Step
 from cadre.loop.arrival_of import entry_of
 from cadre.loop.decide import decide
 from cadre.loop.fork import ForkError, prefix_of

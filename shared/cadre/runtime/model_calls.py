@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cadre.engine.commands import CallModel
-from cadre.engine.model_choice import asked_model
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, asked_model
 from cadre.engine.timers import deadline_fired
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied

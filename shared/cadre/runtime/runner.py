@@ -11,8 +11,7 @@ from cadre.engine.chat import as_text, in_summary, messages_of
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.context.text_size import clip, observation_of
 from cadre.journal.arrivals import ModelReplied, Poisoned, Toolset
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import AnswerStep, Step, TaskStep
+from cadre.journal.run import AnswerStep, Phase, Run, Step, TaskStep
 from cadre.loop.owed import owed
 from cadre.ports import Bus, Journal
 from cadre.prompting.prompts import Prompts

@@ -11,8 +11,7 @@ from cadre.client.blocking import Blocking, Mirrored, blocking, blocking_iterato
 from cadre.client.events import Event
 from cadre.client.run_options import StartOptions
 from cadre.journal import events as ev
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Run
 from cadre.options import explained
 from cadre.protocol.usage import Usage
 from cadre.testing.in_memory_deployment import ModelAsked

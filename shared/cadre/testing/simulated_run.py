@@ -10,8 +10,7 @@ from cadre.engine.fold import apply_entry
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
 from cadre.journal.entry import Entry
-from cadre.journal.run import Run
-from cadre.journal.steps import Step
+from cadre.journal.run import Run, Step
 from cadre.loop.arrival_of import arrival_of, entry_of
 from cadre.loop.decide import copied, decide, transition
 from cadre.loop.owed import owed

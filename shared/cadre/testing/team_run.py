@@ -19,8 +19,7 @@ from cadre.engine.kind import kind_of
 from cadre.errors import CadreError
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Phase, Run
 from cadre.journal.unions import whole
 from cadre.options import Explaining, explained
 from cadre.protocol.messages import CallEdit, Cancel, Decision, Edit, MessageMode, Signal, UserMessage

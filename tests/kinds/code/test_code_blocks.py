@@ -10,8 +10,7 @@ from cadre.engine.commands import CallModel, Send
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Toolset
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Phase
 from cadre.kinds.code.fold import state_of
 from cadre.kinds.code.records import BlockFinished, BlockStarted, CodeStep
 from cadre.kinds.code.section import CodeSpec

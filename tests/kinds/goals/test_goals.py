@@ -10,7 +10,7 @@ from cadre.engine.contract import contract_problems, inputs_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep
 from cadre.kinds.goals.records import GoalsSpec, GoalThought
 from cadre.protocol.messages import Decision, ErrorInfo, Fork, ToolResult
 from cadre.spec.agent import AgentSpec, Limits

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cadre.journal import events as ev
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep
 from cadre.kinds.task_queue.queue import FORMS, rebuilt
 from cadre.kinds.task_queue.records import QueueEdited, queue_of
 from cadre.protocol.messages import Edit

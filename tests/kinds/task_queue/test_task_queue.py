@@ -11,7 +11,7 @@ from cadre.engine.contract import inputs_of
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep
 from cadre.kinds.task_queue.records import (
     QueueAnswerRefused,
     QueueChanged,

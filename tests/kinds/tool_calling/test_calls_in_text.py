@@ -8,7 +8,7 @@ import pytest
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.calls.calls_in_text import NoCall, read_calls
 from cadre.journal import events as ev
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep
 from unit.loop.build import SimulatedRun, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})

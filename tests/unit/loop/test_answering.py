@@ -10,8 +10,7 @@ import pytest
 from cadre.engine.chat import Transcript
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied, Toolset
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Phase
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import ErrorInfo, Record, Task, ToolCall

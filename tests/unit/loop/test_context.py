@@ -14,8 +14,7 @@ from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.fold import apply_entry
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
-from cadre.journal.run import Phase, Run, Summary
-from cadre.journal.steps import ActionStep, Step, TaskStep
+from cadre.journal.run import ActionStep, Phase, Run, Step, Summary, TaskStep
 from cadre.kinds.code.records import CodeStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo

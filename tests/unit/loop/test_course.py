@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Toolset
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, Step, TaskStep
+from cadre.journal.run import ActionStep, AnswerStep, Phase, PlanningStep, Step, TaskStep
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cadre.engine.model_choice import FIRST_AGAIN_SECONDS
+from cadre.engine.model_request import FIRST_AGAIN_SECONDS
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase

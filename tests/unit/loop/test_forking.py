@@ -6,8 +6,7 @@ import pytest
 
 from cadre.engine.fold import fold
 from cadre.journal import events as ev
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, TaskStep
+from cadre.journal.run import ActionStep, AnswerStep, Phase, PlanningStep, Run, TaskStep
 from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import Fork

@@ -10,8 +10,7 @@ from cadre.engine.fold import fold
 from cadre.engine.timers import ended, running
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.run import Phase
-from cadre.journal.steps import Memory, RecalledStep
+from cadre.journal.run import Memory, Phase, RecalledStep
 from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Origin, Task, ToolCall

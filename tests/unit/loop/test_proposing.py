@@ -11,8 +11,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.engine.toolset import toolset_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Phase
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import Presence, ToolCard
 from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall

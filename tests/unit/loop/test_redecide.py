@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode
-from cadre.engine.calls import results
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.unions import close
+from cadre.loop import decide as decide_module
 from cadre.loop import redecide as redecide_module
 from cadre.loop.owed import owed
 from cadre.loop.redecide import Journaled, Replay, differences, redecide
@@ -207,7 +207,7 @@ def test_an_entry_that_does_not_tell_what_arrived() -> None:
 
 def test_a_rule_that_judges_otherwise_is_found_in_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that forgets to end a step after its last call would leave runs hanging."""
-    monkeypatch.setattr(results, "settled", lambda draft, call: None)
+    monkeypatch.setattr(decide_module, "settled", lambda draft, call: None)
     replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert [one.about for one in replay.divergences] == ["decision"]
     assert replay.divergences[0].lines[0] == "journaled tool.answered, step.finished, model.called"
@@ -217,7 +217,7 @@ def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise AttributeError("nothing there")
 
-    monkeypatch.setattr(results, "settled", fail)
+    monkeypatch.setattr(decide_module, "settled", fail)
     replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
 

@@ -6,8 +6,7 @@ import pytest
 from cadre.engine.commands import Revoke, Send, SetTimer
 from cadre.engine.timers import away_timer, ended, running, waits
 from cadre.journal import events as ev
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Phase
 from cadre.protocol.messages import Cancel, Decision, ErrorInfo, Task, ToolCall, Unfinished
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits

@@ -9,8 +9,7 @@ from cadre.delivery.codec import encode
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Poisoned, Toolset
-from cadre.journal.run import Phase
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Report
 from cadre.protocol.usage import Usage

@@ -8,7 +8,7 @@ import pytest
 from cadre.engine.chat import Transcript
 from cadre.engine.recall import to_remember
 from cadre.journal import events as ev
-from cadre.journal.steps import ActionStep, PlanningStep
+from cadre.journal.run import ActionStep, PlanningStep
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.spec.agent import Limits, MemorySpec
 from cadre.spec.kinds import sections

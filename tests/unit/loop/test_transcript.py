@@ -10,8 +10,7 @@ from cadre.engine import chat
 from cadre.engine.chat import LONGEST_CALL_ID, Transcript
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
-from cadre.journal.run import Run
-from cadre.journal.steps import Step
+from cadre.journal.run import Run, Step
 from cadre.kinds.stepwise import END_PLAN
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo

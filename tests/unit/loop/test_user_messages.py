@@ -8,8 +8,7 @@ from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel
 from cadre.engine.context.context_budget import weight_of_memory
 from cadre.engine.model_request import ChatMessage
-from cadre.journal.run import SUMMARY, Phase
-from cadre.journal.steps import MessageStep
+from cadre.journal.run import SUMMARY, MessageStep, Phase
 from cadre.loop.decide import MAX_UNREAD_MESSAGES
 from cadre.loop.fork import prefix_of
 from cadre.prompting.prompts import Prompts

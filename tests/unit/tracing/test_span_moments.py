@@ -2,7 +2,7 @@
 
 from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
-from cadre.journal.steps import Memory
+from cadre.journal.run import Memory
 from cadre.protocol.usage import TokenUsage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.page import trace_of

@@ -8,8 +8,7 @@ agent's own answer goes into them.
 from typing import Any
 
 from cadre.journal import events as ev
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, TaskStep
+from cadre.journal.run import ActionStep, Run, TaskStep
 from cadre.protocol.messages import ToolResult
 from cadre.protocol.tagged import for_schema
 from cadre.protocol.topology import call_id

@@ -7,7 +7,7 @@ from typing import Any
 from cadre.engine.answers.json_text import values_in
 from cadre.engine.answers.reasoning import behind_thought, for_people
 from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
-from cadre.engine.model_choice import asked_model
+from cadre.engine.model_request import asked_model
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo

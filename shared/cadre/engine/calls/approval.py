@@ -12,8 +12,7 @@ from cadre.engine.policies.judge import Judgement, Wanted, given_to, judge
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.events import RequestedCall
-from cadre.journal.run import Run
-from cadre.journal.steps import CallPause, CallState
+from cadre.journal.run import CallPause, CallState, Run
 from cadre.protocol.messages import CallEdit, Decision, ErrorInfo, Verdict
 from cadre.protocol.policy import PLAN_TOOLS
 from cadre.protocol.tagged import for_people

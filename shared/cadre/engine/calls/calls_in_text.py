@@ -25,7 +25,7 @@ from cadre.engine.calls.call_check import (
     input_schema,
 )
 from cadre.engine.calls.call_schema import schema_at_root
-from cadre.engine.model_choice import asked_model
+from cadre.engine.model_request import asked_model
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run

@@ -5,8 +5,7 @@ from cadre.engine.context.context_budget import per_step, weight_of_closed
 from cadre.engine.context.text_size import clip, fit, observation_of
 from cadre.engine.timers import away_of
 from cadre.journal import events as ev
-from cadre.journal.run import Revoked, Run
-from cadre.journal.steps import ActionStep, ApprovalHold, CallKind, CallPause, CallState, Correction
+from cadre.journal.run import ActionStep, ApprovalHold, CallKind, CallPause, CallState, Correction, Revoked, Run
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, TimerFired
 from cadre.spec.member_call import arguments_of

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.kind import account_of, kind_of
-from cadre.journal.run import Repeated, Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.run import ActionStep, CallState, Repeated, Run
 from cadre.protocol.messages import ErrorInfo
 
 _REMEMBERED = 32

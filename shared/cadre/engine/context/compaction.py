@@ -13,13 +13,13 @@ from cadre.engine.draft import Draft
 from cadre.engine.kind import account_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelReplied
-from cadre.journal.run import Run
-from cadre.journal.steps import (
+from cadre.journal.run import (
     ActionStep,
     AnswerStep,
     MessageStep,
     PlanningStep,
     RecalledStep,
+    Run,
     Step,
     TaskStep,
 )

@@ -13,14 +13,16 @@ import msgspec
 from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.journal import events as ev
-from cadre.journal.run import SUMMARY, Counted, Run
-from cadre.journal.steps import (
+from cadre.journal.run import (
+    SUMMARY,
     ActionStep,
     AnswerStep,
     CallState,
+    Counted,
     MessageStep,
     PlanningStep,
     RecalledStep,
+    Run,
     Step,
     TaskStep,
 )

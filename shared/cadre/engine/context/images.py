@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from cadre.journal import events as ev
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep
+from cadre.journal.run import ActionStep, Run
 from cadre.protocol.files import dicts_in
 
 SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -12,8 +12,7 @@ from cadre.engine.policies.origins import as_value, field_of, leaves, normalized
 from cadre.engine.policies.rules import counted, kind_of_call, may_rule_below, policies_of
 from cadre.journal import events as ev
 from cadre.journal.facts import HeardText, MetValues, ValuePlace, WrittenText
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, MessageStep, TaskStep
+from cadre.journal.run import ActionStep, MessageStep, Run, TaskStep
 from cadre.protocol.cards import EFFECTS
 from cadre.protocol.policy import PLAN_TOOLS
 

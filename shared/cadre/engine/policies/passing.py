@@ -19,8 +19,7 @@ from cadre.engine.policies.origins import (
     stands_in,
 )
 from cadre.engine.policies.rules import is_planned, policies_of
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState, Passed
+from cadre.journal.run import CallState, Passed, Run
 from cadre.protocol.messages import Task
 from cadre.protocol.policy import PassedValue, Standing
 

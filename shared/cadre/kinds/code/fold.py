@@ -6,8 +6,7 @@ from cadre.engine.calls.fold_calls import error_of, failure_of
 from cadre.engine.context.text_size import clip
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.run import ActionStep, CallState, Run
 from cadre.kinds.code.records import (
     BlockFinished,
     BlockStarted,

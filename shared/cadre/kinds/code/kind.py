@@ -21,8 +21,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.run import ActionStep, CallState, Run
 from cadre.kinds.code.fold import fold_code, state_of
 from cadre.kinds.code.records import (
     BlockFinished,

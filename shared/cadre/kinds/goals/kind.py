@@ -14,8 +14,7 @@ from cadre.engine.parts import with_inputs
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, Step
+from cadre.journal.run import ActionStep, Run, Step
 from cadre.kinds.goals.records import GoalsState, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
 from cadre.kinds.iteration.records import JsonFormRefused

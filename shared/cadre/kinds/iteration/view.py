@@ -17,8 +17,7 @@ from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal.arrivals import ModelFailed
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, Step
+from cadre.journal.run import ActionStep, Run, Step
 from cadre.kinds.iteration.records import FINISH, IterationSection, JsonFormRefused, texts_of
 from cadre.prompting.prompts import Prompts
 from cadre.spec.agent import AgentSpec

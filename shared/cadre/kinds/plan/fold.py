@@ -8,8 +8,7 @@ import msgspec
 from cadre.engine.kind import EditNotAllowed
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import ActionStep, Step
+from cadre.journal.run import ActionStep, Phase, Run, Step
 from cadre.kinds.plan.records import (
     ItemState,
     PlanDone,

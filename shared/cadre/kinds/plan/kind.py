@@ -19,12 +19,10 @@ from cadre.engine.context.text_size import fit, observation_of
 from cadre.engine.contract import delegation_problems
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Editable, EditNotAllowed, Kind, StepAccount
-from cadre.engine.model_choice import asked_model
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, asked_model
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Phase, Run
-from cadre.journal.steps import CallState, MessageStep, RecalledStep
+from cadre.journal.run import CallState, MessageStep, Phase, RecalledStep, Run
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, edited_items, fold_plan, state_of
 from cadre.kinds.plan.progress import PlanProgress
 from cadre.kinds.plan.records import PlanItem, PlanMade, PlanNote, PlanState

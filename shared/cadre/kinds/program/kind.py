@@ -13,8 +13,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.run import ActionStep, CallState, Run
 from cadre.kinds.code.fold import OPENS, reply_in
 from cadre.kinds.program.records import (
     KIND,

@@ -20,8 +20,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Run
 from cadre.kinds.remote.records import (
     RemoteCancelRequested,
     RemoteProgressed,

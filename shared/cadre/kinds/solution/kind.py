@@ -23,8 +23,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Run
 from cadre.kinds.solution.records import (
     KIND,
     FormRefused,

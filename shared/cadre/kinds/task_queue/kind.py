@@ -17,8 +17,7 @@ from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState, Step
+from cadre.journal.run import ActionStep, CallState, Run, Step
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.view import (
     THINK,

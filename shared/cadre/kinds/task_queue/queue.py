@@ -7,7 +7,7 @@ from cadre.engine.answers.json_text import ReadingError, read_array
 from cadre.engine.context.text_size import clip
 from cadre.engine.kind import Editable, EditNotAllowed
 from cadre.journal.parts import JournalEvent
-from cadre.journal.steps import ActionStep, Step
+from cadre.journal.run import ActionStep, Step
 from cadre.kinds.iteration.view import as_text
 from cadre.kinds.task_queue.records import (
     DoneTask,

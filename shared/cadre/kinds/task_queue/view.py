@@ -10,8 +10,7 @@ from cadre.engine.context.text_size import fit, tokens_of
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.parts import with_inputs
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, Step
+from cadre.journal.run import ActionStep, Run, Step
 from cadre.kinds.iteration import view
 from cadre.kinds.iteration.view import in_form, iteration_schema
 from cadre.kinds.task_queue.records import DoneTask, QueueState, QueueStep, queue_of

@@ -16,8 +16,7 @@ from cadre.engine.calls.calls_in_text import Schema, schemas_of
 from cadre.engine.chat import as_text
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
-from cadre.engine.model_choice import asked_model
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, asked_model
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run

@@ -9,8 +9,7 @@ import msgspec
 from cadre.engine.calls.open_calls import RunPart
 from cadre.engine.draft import Draft
 from cadre.journal.events import RequestedCall
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Run
 from cadre.kinds.workflow.check import names_read
 from cadre.kinds.workflow.edges import reached_from
 from cadre.kinds.workflow.fold import StepOutcome

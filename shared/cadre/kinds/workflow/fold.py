@@ -8,8 +8,7 @@ import msgspec
 from cadre.engine.calls.fold_calls import failure_of
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, CallState
+from cadre.journal.run import ActionStep, CallState, Run
 from cadre.kinds.workflow.records import (
     AnswerParsed,
     Ending,

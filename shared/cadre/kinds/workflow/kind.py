@@ -14,8 +14,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Run
 from cadre.kinds.workflow.actions import OVERDUE, PAUSE, after_part, part_of
 from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
 from cadre.kinds.workflow.edges import all_edges, may_end

@@ -15,8 +15,7 @@ from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import known_room
 from cadre.engine.context.text_size import fit, observation_of
 from cadre.engine.kind import Chat
-from cadre.engine.model_choice import asked_model
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, asked_model
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run

@@ -6,11 +6,10 @@ An entry is written once, however often its record is delivered, so nothing is c
 from collections.abc import Callable
 from typing import Any
 
-from cadre.engine.model_choice import asked_model
+from cadre.engine.model_request import asked_model
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, PlanningStep
+from cadre.journal.run import ActionStep, PlanningStep, Run
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Measurements, SeriesKey
 from cadre.telemetry.tracing.names import CHAT, EXECUTE_TOOL, INVOKE_AGENT

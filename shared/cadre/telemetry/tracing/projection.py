@@ -10,8 +10,7 @@ from collections import Counter
 
 from cadre.engine.chat import Transcript
 from cadre.engine.fold import apply
-from cadre.engine.model_choice import model_at
-from cadre.engine.model_request import ModelRequest
+from cadre.engine.model_request import ModelRequest, model_at
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent

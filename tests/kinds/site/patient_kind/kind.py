@@ -14,8 +14,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.run import CallState, Run
 from cadre.protocol.messages import (
     Decision,
     Edit,
