@@ -59,10 +59,10 @@ def misfit_of(error: msgspec.ValidationError) -> Misfit:
     return Misfit(place, found["problem"], key if is_unknown else "", "" if is_unknown else key)
 
 
-def known_keys(kind: type[msgspec.Struct], place: str = "") -> dict[str, tuple[str, ...]]:
+def known_keys(kind: type[msgspec.Struct]) -> dict[str, tuple[str, ...]]:
     """The keys that may stand in each section of a document of this kind, by the section's place (`spec.limits`);
     `*` in a place is any key or item there."""
-    return {place: _keys(section) for place, section in _sections_of(kind, place).items()}
+    return {place: _keys(section) for place, section in _sections_of(kind).items()}
 
 
 @lru_cache

@@ -17,10 +17,10 @@ class _Reports(msgspec.Struct):
     models: list[ModelReport] = []
 
 
-def keep_report(report: ModelReport, data: Path | None = None) -> None:
+def keep_report(report: ModelReport) -> None:
     """Keep the report in place of an earlier one of the same model at the same endpoint; what it could not find out is
     taken from that one. Raises OSError."""
-    file, key = _file(data), _key(report.url, report.model)
+    file, key = _file(), _key(report.url, report.model)
     others = []
     for one in _read(file).models:
         if _key(one.url, one.model) == key:
@@ -35,9 +35,9 @@ def keep_report(report: ModelReport, data: Path | None = None) -> None:
     fresh.replace(file)
 
 
-def report_of(url: str, model: str, data: Path | None = None) -> ModelReport | None:
+def report_of(url: str, model: str) -> ModelReport | None:
     """Return the kept report of a model at an endpoint; None when it was never tested in this folder."""
-    return next((one for one in _read(_file(data)).models if _key(one.url, one.model) == _key(url, model)), None)
+    return next((one for one in _read(_file()).models if _key(one.url, one.model) == _key(url, model)), None)
 
 
 def with_tested_calls(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
@@ -70,8 +70,8 @@ def doubtful_calls(spec: AgentSpec) -> str | None:
     )
 
 
-def _file(data: Path | None) -> Path:
-    return (data or default_data()) / "models.json"
+def _file() -> Path:
+    return default_data() / "models.json"
 
 
 def _read(file: Path) -> _Reports:

@@ -148,9 +148,9 @@ class History:
         first, newest = await asyncio.gather(jetstream.following(self._nc, stream, root), self.newest(tree))
         return first.seq if first is not None else 0, newest
 
-    async def read_tree(self, tree: str, after: int = 0, *, at_least: int = 0) -> list[Stored]:
+    async def read_tree(self, tree: str) -> list[Stored]:
         """Return all `pages` at once."""
-        return [stored async for page in self.pages(tree, after, at_least=at_least) for stored in page]
+        return [stored async for page in self.pages(tree) for stored in page]
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
         """Return all entries of one run behind sequence `after`."""

@@ -29,7 +29,6 @@ import typing
 import uuid
 
 _URL = "CADRE_PROGRAM_URL"
-_TERM_SECONDS = 5.0
 _LINES = 12
 _PR_SET_PDEATHSIG = 1
 
