@@ -98,6 +98,9 @@ def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]
     }
 
 
+_QUERY = {"type": "string", "minLength": 1, "description": "What to look for, in your own words."}
+_HITS = {"type": "integer", "minimum": 1, "maximum": MAX_OFFERED_HITS, "default": 5}
+
 CARDS = [
     ToolCard(
         name=RECALL,
@@ -108,14 +111,8 @@ CARDS = [
         ),
         input_schema=_schema(
             ["query"],
-            query={"type": "string", "minLength": 1, "description": "What to look for, in your own words."},
-            k={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MAX_OFFERED_HITS,
-                "default": 5,
-                "description": "How many memories at most.",
-            },
+            query=_QUERY,
+            k={**_HITS, "description": "How many memories at most."},
             kinds={
                 "type": "array",
                 "items": {"type": "string", "enum": list(KINDS)},
@@ -155,14 +152,8 @@ CARDS = [
         ),
         input_schema=_schema(
             ["query"],
-            query={"type": "string", "minLength": 1, "description": "What to look for, in your own words."},
-            k={
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MAX_OFFERED_HITS,
-                "default": 5,
-                "description": "How many passages at most.",
-            },
+            query=_QUERY,
+            k={**_HITS, "description": "How many passages at most."},
             paths={
                 "type": "array",
                 "items": {"type": "string"},
