@@ -179,9 +179,10 @@ class Topology:
 
     def shard(self, tree: str) -> int:
         """Return the shard in which a tree lives. Raises UnknownGeneration."""
-        if not self.knows(tree):
+        generation, shards = generation_of(tree), self.layout.generations
+        if generation >= len(shards):
             raise UnknownGeneration(tree)
-        return crc32(tree.encode()) % self.layout.generations[generation_of(tree)]
+        return crc32(tree.encode()) % shards[generation]
 
     def subject(self, template: str, **tokens: str | int) -> str:
         """Return the subject that a template becomes with these tokens: `*` for those that are not given, the shard
