@@ -13,13 +13,12 @@ import msgspec
 from cadre.engine.answers.answer_checks import check_calls, problem_with
 from cadre.engine.budget import GRACE_SECONDS, over_bounds
 from cadre.engine.calls.open_calls import RunPart, opened_calls
-from cadre.engine.calls.repeats import action_in, is_failing_alike, is_stuck
+from cadre.engine.calls.repeats import is_failing_alike, is_stuck
 from cadre.engine.context.context_budget import is_full, may_have_room, no_room, to_cover
 from cadre.engine.fold import apply, partial_result_of
-from cadre.engine.kind import Kind, kind_of
+from cadre.engine.kind import Kind, find_kind
 from cadre.engine.model_request import fallback_of_call, made_to
-from cadre.engine.policies.rules import asks_for_plan, policies_of
-from cadre.engine.toolset import toolset_change
+from cadre.engine.policies.rules import asks_for_plan
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
@@ -48,6 +47,8 @@ class Draft:
 
     def __init__(self, run: Run, arrival: Arrival, tap: Tap | None = None) -> None:
         self.run, self.arrival = run, arrival
+        self.at = arrival.at
+        """The time of the arrival in Unix seconds."""
         self.events: list[ev.AnyEvent] = []
         """The events decided so far."""
         self.asked = run.model
@@ -61,18 +62,13 @@ class Draft:
     # --- what a kind reads
 
     @property
-    def at(self) -> float:
-        """The time of the arrival in Unix seconds."""
-        return self.arrival.at
-
-    @property
     def spec(self) -> AgentSpec:
         assert self.run.spec is not None
         return self.run.spec
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.run)
+        return find_kind(self.run.decided_by, self.run.kind_version)
 
     @property
     def step(self) -> int:
@@ -138,11 +134,13 @@ class Draft:
             return
         run = self.run
         opened = opened_calls(run, self.arrival, requests, approved=approved, may_repeat=may_repeat)
-        refused = {one.event.call: one.event for one in opened if type(one.event) is ev.CallRefused}
-        stuck = is_stuck(run, sum(event.error.code == "loop" for event in refused.values()))
-        if stuck is not None:
+        refused = 0
+        for one in opened:
+            refused += type(one.event) is ev.CallRefused and one.event.error.code == "loop"
+        if refused and (stuck := is_stuck(run, refused)) is not None:
             self.stop("error", self.found(), stuck)
             return
+        ids: list[str] = []
         for event, ruled in opened:
             if ruled is not None:
                 self.emit(ruled)
@@ -150,15 +148,15 @@ class Draft:
                 self.plan_by_call(event)
             else:
                 self.emit(event)
-        ids: list[str] = [getattr(one.event, "call", "") for one in opened]
-        if not any(call.id in ids for call in run.open_calls()):
+            ids.append(event.call)
+        if not {*ids}.intersection([call.id for call in run.open_calls()]):
             self._closed.append(ids)
 
     def plan(self, tools: Sequence[str], *, by_person: bool = False) -> None:
         """Journal the tools and members that the run is going to use, where its policies ask for that: before anything
         was read, or on a person's word."""
         facts = self.run.facts
-        if facts is None or not (facts.may_plan or by_person) or not asks_for_plan(policies_of(self.run)):
+        if facts is None or not (facts.may_plan or by_person) or not asks_for_plan(self.run.policies):
             return
         further = [tool for tool in dict.fromkeys(tools) if tool not in (facts.plan or ())]
         if further:
@@ -204,8 +202,7 @@ class Draft:
         if self.is_over:
             return
         run = self.run
-        action = action_in(run.current) if run.current is not None else ""
-        circles = is_failing_alike(run, action, error) if error is not None else None
+        circles = is_failing_alike(run, error) if error is not None else None
         self.emit(ev.StepFinished(step=self.step, error=error))
         if circles is not None:
             self.stop("error", self.found(), circles)
@@ -371,15 +368,25 @@ class Draft:
         return f"The answer does not count yet: message {run.messages} came in before. Read what is new, then answer."
 
     def _note_toolset(self) -> None:
-        news = toolset_change(self.run, self.arrival)
-        if news is not None:
-            self.emit(news)
+        """Journal what the model may call, where it differs from what the run knows."""
+        run, toolset = self.run, self.arrival.toolset
+        known = (run.tools, run.members, run.missing, run.checks_with_calls)
+        if (toolset.tools, toolset.members, toolset.missing, toolset.checks_with_calls) == known:
+            return
+        changed = ev.ToolsetChanged(
+            tools=list(toolset.tools.values()),
+            members=list(toolset.members.values()),
+            missing=toolset.missing,
+            checks_with_calls=toolset.checks_with_calls,
+            fixed_tokens=self.arrival.base_with_toolset,
+        )
+        self.emit(changed)
 
     def _lacks_room(self, called: ev.ModelCalled) -> bool:
         """Return True if the context may have no room for the call. Looked at once for each request that has grown."""
         if called.purpose == SUMMARY or not facts_of(self.spec, self.run.decided_by).reads_steps:
             return False
-        decided = {type(event) for event in self.events}
+        decided = {*map(type, self.events)}
         if ev.ContextOverflowed in decided:
             return True
         has_grown = called.attempt == 1 or bool(self.run.unread)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.answer_form import is_cut_off
 from cadre.engine.calls.fold_calls import (
     close_call,
     cut_short,
@@ -32,9 +31,9 @@ from cadre.engine.context.context_budget import (
     weight_of_memory,
     weight_of_unread,
 )
-from cadre.engine.context.images import note_images, shown_by
+from cadre.engine.context.images import WITHOUT_IMAGES, note_images, shown_by
 from cadre.engine.context.text_size import clip, observation_of
-from cadre.engine.kind import Kind, account_of, kind_of
+from cadre.engine.kind import Kind, account_of, find_kind
 from cadre.engine.model_request import choose, native_calls
 from cadre.engine.policies.fold_facts import begin_facts, fold_facts
 from cadre.journal import events as ev
@@ -94,14 +93,13 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     elif isinstance(event, ev.ModelAnswered):
         _answer(run, event, weight)
     if run.spec is not None:
-        _let_kind_fold(run, event, n, at)
+        decides = find_kind(run.decided_by, run.kind_version)
+        if type(decides).fold is not Kind.fold:  # the kind keeps state
+            _let_kind_fold(run, decides, event, n, at)
 
 
-def _let_kind_fold(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
+def _let_kind_fold(run: Run, kind: Kind, event: ev.AnyEvent, n: int, at: float) -> None:
     """Have the kind take the event in, and weigh what that changes of what its model reads."""
-    kind = kind_of(run)
-    if type(kind).fold is Kind.fold:
-        return  # the kind keeps no state
     if not kind.guided:
         kind.fold(run, event, n, at)  # its model reads no history
         return
@@ -118,10 +116,11 @@ def _take_in(run: Run, event: ev.AnyEvent) -> int:
         return 0  # behind its end; or of a journal that is being erased, whose beginning is gone
     if run.late_members and isinstance(event, ev.DelegateFinished) and event.call in run.late_members:
         return 0
-    images = shown_by(run, event)
+    images = shown_by(event) if run.spec.model.vision and type(event) not in WITHOUT_IMAGES else []
     weight = weigh(run, event, len(images))
     run.tokens += weight
-    note_images(run, event, images)
+    if images:
+        note_images(run, event, images)
     return weight
 
 
@@ -232,7 +231,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     started = run.model.at if run.model else 0.0
     if event.context is not None:
         run.context = min(event.context, run.context or event.context)
-    if event.purpose == "act" and run.spec is not None and not native_calls(event.items):
+    if event.purpose == "act" and run.spec is not None and not (event.items and native_calls(event.items)):
         # What the endpoint's own tools have found is counted, but is in no request.
         note_count(run, event.usage.input_tokens, weight)
     run.server, run.worker = event.server or run.server, event.worker or run.worker
@@ -300,7 +299,7 @@ def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
         run.model, run.deferral, run.phase = None, None, Phase.ACTING
     if run.current is not None:
         run.current.error = event.error
-        run.truncated = run.truncated or is_cut_off(event.error)
+        run.truncated = run.truncated or (event.error is not None and event.error.code == "cut-off")
         run.current.ended_at, run.current.entry = at, n
         run.steps.append(run.current)
         run.current = None

@@ -1,84 +1,17 @@
-"""Apply a task's settings to its run: fields of the spec, values of its variables, and functions of the caller."""
+"""Apply a task's settings to its run: fields of the spec, and values of its variables."""
 
 from typing import Any, TypeVar
 
 import msgspec
 
 from cadre.engine.context.text_size import observation_of
-from cadre.engine.policies.rules import asks_for_plan
-from cadre.errors import SpecError
-from cadre.journal.arrivals import Arrival
-from cadre.journal.run import Phase, Run
-from cadre.protocol.cards import ToolCard
+from cadre.journal.run import Run
 from cadre.protocol.messages import Task
-from cadre.protocol.policy import PLAN_TOOLS
 from cadre.spec.agent import AgentSpec, spec_from
 from cadre.spec.expressions import ExpressionError, filled
-from cadre.spec.kinds import decided_by, facts_of
+from cadre.spec.kinds import facts_of
 
 T = TypeVar("T", str, list[str], dict[str, Any])
-
-PLAN_CARD = ToolCard(
-    name=PLAN_TOOLS,
-    description=(
-        "Plans the tools and team members that the task needs for anything but looking things up: sending, paying,"
-        " deleting, visiting pages and so on. Call it first, before you read anything: what is not planned then needs"
-        " a person's word later."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "tools": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "The names of the tools and team members.",
-            }
-        },
-        "required": ["tools"],
-        "additionalProperties": False,
-    },
-    output_schema={"type": "string"},
-    read_only=True,
-)
-"""The function by which a model plans tools."""
-
-
-def as_tasked(run: Run, arrival: Arrival) -> Arrival:
-    """The arrival with the functions of the caller among what is offered, and for a task that begins a run with the
-    spec that holds in the run."""
-    what = arrival.what
-    begins = run.phase is Phase.NEW and isinstance(what, Task)
-    task = what if begins and isinstance(what, Task) else run.task
-    if task is not None and task.terms.tools:
-        tools = {**arrival.toolset.tools, **{tool.name: tool for tool in task.terms.tools}}
-        arrival = msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))
-    arrival = _with_spec(task, arrival) if task is not None and begins else arrival
-    return _with_plan(run, task, arrival, begins=begins)
-
-
-def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -> Arrival:
-    """Return the arrival with the function by which the model plans its tools, if policies ask for that."""
-    spec = arrival.spec if begins else run.spec
-    above = task.standing.policies if task is not None and task.standing is not None else []
-    policies = [spec.policies, *above] if spec is not None else []
-    if spec is None or not any(policies) or not asks_for_plan(policies):
-        return arrival
-    if facts_of(spec, decided_by(spec) if begins else run.decided_by).plans_tools:
-        return arrival
-    tools = {**arrival.toolset.tools, PLAN_TOOLS: PLAN_CARD}
-    return msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))
-
-
-def is_callers(run: Run, name: str) -> bool:
-    """Return whether the tool is a function of the run's caller."""
-    return run.task is not None and any(tool.name == name for tool in run.task.terms.tools)
-
-
-def _with_spec(task: Task, arrival: Arrival) -> Arrival:
-    try:
-        return msgspec.structs.replace(arrival, spec=spec_of(task, arrival.spec))
-    except (SpecError, msgspec.ValidationError) as error:
-        return msgspec.structs.replace(arrival, problem=f"the part cannot be begun: {error}")
 
 
 def spec_of(task: Task, spec: AgentSpec) -> AgentSpec:

@@ -100,10 +100,9 @@ _OBSERVED = 4_000
 
 
 def to_remember(run: Run, since: int) -> list[ToolCall]:
-    """Return what the entries from `since` on have finished."""
+    """Return what the entries from `since` on have finished, for an agent that has it remembered."""
     spec = run.spec
-    if spec is None or spec.memory.remember == "nothing":
-        return []
+    assert spec is not None
     calls = []
     if spec.memory.remember == "steps":
         calls = [_call(run, spec, step, _text_of(step)) for step in _finished(run, max(1, since)) if _text_of(step)]

@@ -91,11 +91,9 @@ def waits(run: Run) -> list[PendingWait]:
         found.append(PendingWait(deadline_timer(run), run.deadline, run.grace or run.accepted))
     if run.recalling is not None:
         found.append(PendingWait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
-    found += [
-        PendingWait(f"{_KIND}{name}", wait.until, wait.since)
-        for name, wait in run.waits.items()
-        if wait.until is not None
-    ]
+    for name, wait in run.waits.items():
+        if wait.until is not None:
+            found.append(PendingWait(f"{_KIND}{name}", wait.until, wait.since))
     for call in run.current.calls if run.current is not None else ():
         if not call.is_open:
             continue

@@ -4,9 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, Toolset
-from cadre.journal.run import Run
+from cadre.journal.arrivals import Toolset
 from cadre.protocol.cards import AgentCard, Presence, ToolCard, presence_order
 from cadre.protocol.memory import QUERY_RESOURCES, RECALL, REMEMBER
 from cadre.spec.agent import AgentSpec, Selector
@@ -67,21 +65,6 @@ def toolset_of(spec: AgentSpec, presences: Iterable[Presence]) -> Toolset:
         return toolset
     with_files = msgspec.structs.replace(toolset, tools={**toolset.tools, QUERY_RESOURCES: search})
     return msgspec.structs.replace(toolset, with_files=with_files)
-
-
-def toolset_change(run: Run, arrival: Arrival) -> ev.ToolsetChanged | None:
-    """Return what the model may call, to be journaled where it differs from what the run knows; None where not."""
-    toolset = arrival.toolset
-    known = (run.tools, run.members, run.missing, run.checks_with_calls)
-    if (toolset.tools, toolset.members, toolset.missing, toolset.checks_with_calls) == known:
-        return None
-    return ev.ToolsetChanged(
-        tools=list(toolset.tools.values()),
-        members=list(toolset.members.values()),
-        missing=toolset.missing,
-        checks_with_calls=toolset.checks_with_calls,
-        fixed_tokens=arrival.base_with_toolset,
-    )
 
 
 def offered_cards(presences: Iterable[Presence]) -> dict[str, ToolCard]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cadre.protocol.messages import SCHEMA_VERSION
+from cadre.protocol.messages import stored_version
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.spec.kinds import DEFAULT
 
@@ -28,7 +28,7 @@ class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="entry"):
     """One append to a journal: everything that one arrival made true. A field that has its default is not stored."""
 
-    v: Literal[1] = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
+    v: Literal[1] = msgspec.field(default_factory=stored_version)
     """Always stored: what a later version leaves out would be taken for this one."""
     run: str
     kind: str = DEFAULT

@@ -11,7 +11,7 @@ import msgspec
 from cadre.journal.facts import MetValues
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, RunState, Task, Unfinished, round_id
-from cadre.protocol.policy import PassedValue
+from cadre.protocol.policy import PassedValue, Policy
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
@@ -19,7 +19,8 @@ from cadre.spec.kinds import facts_of
 if TYPE_CHECKING:
     from cadre.journal.parts import KindState, KindStep
 
-    AnyKindState, AnyKindStep = KindState, KindStep  # at run time, `unions.close` sets them
+    AnyKindState = KindState  # at run time, `unions.close` sets both
+    AnyKindStep = KindStep
 
 CallKind = Literal["tool", "member", "refused", "question"]
 """The target of a call: a tool, a team member, a person with a question of the agent's kind, or nothing callable."""
@@ -440,7 +441,8 @@ class Run(msgspec.Struct, kw_only=True):
     repeated: dict[str, Repeated] = {}
     """The latest calls, by digest, oldest first."""
     truncated: bool = False
-    """True if a step came to nothing because its answer was cut off at the limit of tokens."""
+    """True if a step came to nothing because its answer was cut off at the limit of tokens. With some chat templates an
+    answer that must be a call never ends: from then on the model has the choice."""
     refused_repeats: int = 0
     """Calls refused because they led nowhere before."""
     revoked: list[Revoked] = []
@@ -469,5 +471,25 @@ class Run(msgspec.Struct, kw_only=True):
     def parent(self) -> str | None:
         return self.task.reply_to.run if self.task and self.task.reply_to else None
 
+    @property
+    def policies(self) -> list[list[Policy]]:
+        """Return the policies of the agent, then those of each agent above, each agent's own together."""
+        own = [self.spec.policies] if self.spec is not None and self.spec.policies else []
+        standing = self.task.standing if self.task is not None else None
+        return [*own, *(standing.policies if standing is not None else ())]
+
+    def is_callers(self, name: str) -> bool:
+        """Return whether the tool is a function of the run's caller."""
+        return self.task is not None and any(tool.name == name for tool in self.task.terms.tools)
+
+    def call(self, id_: str) -> CallState | None:
+        """Return the call of the step in work that has this id; None without one."""
+        for call in self.current.calls if self.current is not None else ():
+            if call.id == id_:
+                return call
+        return None
+
     def open_calls(self) -> list[CallState]:
-        return [call for call in self.current.calls if call.is_open] if self.current else []
+        calls = self.current.calls if self.current is not None else ()
+        # As `CallState.is_open`, without a call of Python for each: every decision asks several times.
+        return [call for call in calls if call.observation is None and call.error is None]

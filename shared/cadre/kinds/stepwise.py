@@ -3,7 +3,7 @@ steps are used up."""
 
 from abc import abstractmethod
 
-from cadre.engine.answers.answer_form import LAST_WORD_FAILED, WRITE_LESS, cut_off, last_answer_form
+from cadre.engine.answers.answer_form import CUT, LAST_WORD_FAILED, WRITE_LESS, cut_off, last_answer_form
 from cadre.engine.calls.calls_in_text import answer_form, last_word
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Kind
@@ -42,18 +42,14 @@ class Stepwise(Kind):
             draft.ask("act", asked.step)
         elif asked.purpose == "final":
             draft.stop("max_steps_error", last_word(draft.run, reply), self._out_of_steps(draft.run))
-        elif (cut := self._cut(draft, reply)) is not None:
-            self.go_on(draft, cut)
+        elif reply.finish_reason == CUT and not self.is_whole(draft.spec, reply):
+            self.go_on(draft, cut_off(self.when_cut(draft.run, reply)))
         else:
             self.act(draft, reply)
 
     def when_cut(self, run: Run, reply: ModelReplied) -> str:
         """Return what the model is to do after an answer that was cut off."""
         return WRITE_LESS
-
-    def _cut(self, draft: Draft, reply: ModelReplied) -> ErrorInfo | None:
-        advice = self.when_cut(draft.run, reply)
-        return cut_off(reply, lambda: self.is_whole(draft.spec, reply), advice)
 
     def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
         step = draft.step

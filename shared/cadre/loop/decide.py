@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.answer_checks import check_event, is_check, problem_of, verdict
+from cadre.engine.answers.answer_checks import check_event, problem_of, verdict
 from cadre.engine.answers.code_blocks import closed, said
 from cadre.engine.answers.reasoning import for_people
 from cadre.engine.budget import budget_of, deadline_of, out_of_time, too_little_for
@@ -22,13 +22,16 @@ from cadre.engine.context.text_size import clip
 from cadre.engine.draft import Draft, Tap
 from cadre.engine.kind import Absent, EditNotAllowed, Signalled, kind_of
 from cadre.engine.model_request import asked_model, next_fallback, tries
-from cadre.engine.parts import as_tasked, filled_texts, is_callers
+from cadre.engine.parts import filled_texts, spec_of
 from cadre.engine.policies.judge import Wanted, judge
+from cadre.engine.policies.rules import asks_for_plan
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.timers import away_of, call_of, deadline_timer, kind_wait_of, resume_timer
+from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, CallState, Phase, Run
+from cadre.protocol.cards import ToolCard
 from cadre.protocol.codes import EditRefusal, IgnoredCode
 from cadre.protocol.messages import (
     Cancel,
@@ -62,6 +65,30 @@ MAX_KEPT_SIGNALS = 64
 MAX_UNREAD_MESSAGES = 64
 """Messages that a run keeps for its next model call; the next one is refused."""
 
+_PLAN_CARD = ToolCard(
+    name=PLAN_TOOLS,
+    description=(
+        "Plans the tools and team members that the task needs for anything but looking things up: sending, paying,"
+        " deleting, visiting pages and so on. Call it first, before you read anything: what is not planned then needs"
+        " a person's word later."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "The names of the tools and team members.",
+            }
+        },
+        "required": ["tools"],
+        "additionalProperties": False,
+    },
+    output_schema={"type": "string"},
+    read_only=True,
+)
+"""The function by which a model plans tools."""
+
 
 def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> list[ev.AnyEvent]:
     """Return the events that the arrival makes true of the run, at least one, and take the run behind them.
@@ -78,21 +105,55 @@ def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> li
     with one_decision():
         run.entries += 1
         run.seen.add(cause)
-        draft = Draft(run, as_tasked(run, arrival), tap)
+        draft = Draft(run, _as_tasked(run, arrival), tap)
         _decide(draft)
-        while draft.settle_closed() or _end_signalled_wait(draft):
+        while draft.settle_closed() or (run.signals and _end_signalled_wait(draft)):
             pass
-        _end_with_call(draft)
+        if run.task is not None and run.task.terms.ends_with_call:
+            _end_with_call(draft)
         return draft.events
+
+
+def _as_tasked(run: Run, arrival: Arrival) -> Arrival:
+    """The arrival with the functions of the caller among what is offered, and for a task that begins a run with the
+    spec that holds in the run."""
+    what = arrival.what
+    begins = run.phase is Phase.NEW and isinstance(what, Task)
+    task = what if begins and isinstance(what, Task) else run.task
+    if task is not None and task.terms.tools:
+        tools = {**arrival.toolset.tools, **{tool.name: tool for tool in task.terms.tools}}
+        arrival = msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))
+    arrival = _with_spec(task, arrival) if task is not None and begins else arrival
+    return _with_plan(run, task, arrival, begins=begins)
+
+
+def _with_plan(run: Run, task: Task | None, arrival: Arrival, *, begins: bool) -> Arrival:
+    """Return the arrival with the function by which the model plans its tools, if policies ask for that."""
+    spec = arrival.spec if begins else run.spec
+    above = task.standing.policies if task is not None and task.standing is not None else []
+    policies = [spec.policies, *above] if spec is not None else []
+    if spec is None or not any(policies) or not asks_for_plan(policies):
+        return arrival
+    if facts_of(spec, decided_by(spec) if begins else run.decided_by).plans_tools:
+        return arrival
+    tools = {**arrival.toolset.tools, PLAN_TOOLS: _PLAN_CARD}
+    return msgspec.structs.replace(arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools))
+
+
+def _with_spec(task: Task, arrival: Arrival) -> Arrival:
+    try:
+        return msgspec.structs.replace(arrival, spec=spec_of(task, arrival.spec))
+    except (SpecError, msgspec.ValidationError) as error:
+        return msgspec.structs.replace(arrival, problem=f"the part cannot be begun: {error}")
 
 
 def _end_with_call(draft: Draft) -> None:
     """End a run whose caller wants only calls of its own functions, once nothing else is open."""
     run = draft.run
-    if draft.is_over or run.task is None or not run.task.terms.ends_with_call or run.phase is not Phase.ACTING:
+    if draft.is_over or run.phase is not Phase.ACTING:
         return
     calls = run.open_calls()
-    if calls and all(call.hold is not None and is_callers(run, call.name) for call in calls):
+    if calls and all(call.hold is not None and run.is_callers(call.name) for call in calls):
         made = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
         draft.stop("success", {"calls": made})
 
@@ -242,7 +303,7 @@ def _on_signal(draft: Draft, signal: Signal) -> None:
 def _end_signalled_wait(draft: Draft) -> bool:
     """End the oldest wait whose signal is there: it stood already, or begins now. Return False without such a wait."""
     run = draft.run
-    over = _first_over(run) if run.signals and run.phase is not Phase.DONE else None
+    over = _first_over(run) if run.phase is not Phase.DONE else None
     if over is None:
         return False
     draft.emit(ev.WaitFinished(name=over.wait, signal=over.signal))
@@ -346,7 +407,7 @@ def _on_reply(draft: Draft, reply: ModelReplied) -> None:
             step=model.step,
             attempt=model.attempt,
             # Its thoughts stay in what has arrived: no later step, summary or person reads them.
-            content=_said(draft, model.purpose, reply.content),
+            content=_said(draft, model.purpose, reply.content) if reply.content else "",
             calls=reply.calls,
             usage=TokenUsage.of(reply.usage),
             model=reply.model,
@@ -455,7 +516,8 @@ def _named(timer: TimerFired, name: str) -> TimerFired:
 
 def _is_open(run: Run, call: str) -> bool:
     """Return whether an answer to the call is awaited: it was sent, and has none."""
-    return any(state.id == call and state.hold is None and state.pause is None for state in run.open_calls())
+    state = run.call(call)
+    return state is not None and state.is_open and state.hold is None and state.pause is None
 
 
 def _poison(poisoned: Poisoned) -> ErrorInfo:
@@ -496,7 +558,7 @@ def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
     elif name == PLAN_TOOLS:
         draft.plan_by_call(ev.ToolCalled(call=held.id, tool=name, arguments=arguments))
         settled(draft, held.id)
-    elif is_callers(run, held.name):
+    elif run.is_callers(held.name):
         draft.emit(ev.ToolAnswered(call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender))
         settled(draft, held.id)
     else:
@@ -580,7 +642,7 @@ def on_result(draft: Draft, result: ToolResult) -> None:
         _paused(draft, result, result.unfinished)
         return
     draft.emit(_answered(result))
-    if is_check(draft.run, result.call):
+    if _is_check(draft.run, result.call):
         _checked(draft, result.call, problem_of(result))
     else:
         settled(draft, result.call)
@@ -657,9 +719,11 @@ def delegate_finished(report: Report) -> ev.DelegateFinished:
 
 def on_time_out(draft: Draft, call: str, timer: TimerFired) -> None:
     """Decide what follows when a call has taken too long, or its callee has been away for too long."""
-    event = timed_out(next(one for one in draft.run.open_calls() if one.id == call), timer, draft.at)
+    late = draft.run.call(call)
+    assert late is not None
+    event = timed_out(late, timer, draft.at)
     draft.emit(event)
-    if is_check(draft.run, call):
+    if _is_check(draft.run, call):
         _checked(draft, call, no_answer(event))
     else:
         settled(draft, call)
@@ -669,6 +733,11 @@ def settled(draft: Draft, call: str) -> None:
     """Have the agent's kind decide what follows from a call that has its outcome now."""
     assert draft.run.current is not None
     draft.kind.settled(draft, [one for one in draft.run.current.calls if one.id == call])
+
+
+def _is_check(run: Run, call: str) -> bool:
+    """Return whether the call is one of those that check the answer in hand."""
+    return run.proposal is not None and call in run.proposal.checks
 
 
 def _checked(draft: Draft, call: str, problem: str) -> None:

@@ -5,7 +5,7 @@ crash it says the same, and everything it names may be paid twice.
 from typing import Any
 
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
-from cadre.engine.kind import kind_of
+from cadre.engine.kind import Kind, kind_of
 from cadre.engine.policies.passing import standing_of
 from cadre.engine.recall import origin_of, question, to_remember
 from cadre.engine.timers import PendingWait, fired, waits
@@ -32,7 +32,8 @@ def owed(run: Run, since: int = 0) -> list[Command]:
         run.deadline is not None or run.current is not None or run.recalling is not None or run.waits
     ):
         commands += [_set(run, wait) for wait in waits(run) if wait.since >= since]
-    commands += [Send(call) for call in to_remember(run, since)]
+    if run.spec is not None and run.spec.memory.remember != "nothing":
+        commands += [Send(call) for call in to_remember(run, since)]
     if run.revoked:
         commands += [_revoke(run, call) for call in run.revoked if call.since >= since]
     return commands
@@ -61,12 +62,13 @@ def _in_phase(run: Run, since: int) -> list[Command]:
             if run.recalling is not None and run.spec is not None:
                 asked = run.recalling
                 return [Send(question(run, asked, run.spec))] if asked.since >= since else []
+            kind = kind_of(run)
             calls: list[Command] = [
-                _for_call(run, call)
+                _for_call(run, kind, call)
                 for call in run.open_calls()
                 if call.kind != "question" and call.opened and call.opened >= since
             ]
-            return [*calls, *kind_of(run).owed(run, since)]
+            return [*calls, *kind.owed(run, since)]
         case Phase.DONE:
             return _at_the_end(run, since)
 
@@ -126,11 +128,12 @@ def _revoke(run: Run, call: Revoked) -> Command:
     )
 
 
-def _for_call(run: Run, call: CallState) -> Send:
-    task = run.task
+def _for_call(run: Run, kind: Kind, call: CallState) -> Send:
+    task, spec = run.task, run.spec
     assert task is not None
+    assert spec is not None
     # What is checked is the answer as it is, values of variables included.
-    arguments = call.arguments if call.check else kind_of(run).arguments(run, call.arguments)
+    arguments = call.arguments if call.check else kind.arguments(run, call.arguments)
     if call.kind == "tool":
         return Send(
             ToolCall(
@@ -144,9 +147,10 @@ def _for_call(run: Run, call: CallState) -> Send:
                 may_pause=True,
                 resumes=call.resumes,
                 deadline=min((due for due in (call.due, run.deadline) if due is not None), default=None),
-                output_chars=_read_at_most(run),
+                # What the model reads itself need not travel beyond its limit.
+                output_chars=spec.limits.observation_chars if kind.reads_calls(run) else None,
                 cleanup=run.cancelled is not None or bool(run.grace),
-                origin=origin_of(run, run.spec) if call.name in MEMORY_TOOLS and run.spec else task.origin,
+                origin=origin_of(run, spec) if call.name in MEMORY_TOOLS else task.origin,
                 trace=task.trace,
             )
         )
@@ -158,9 +162,9 @@ def _for_call(run: Run, call: CallState) -> Send:
             at=call.opened_at,
             agent=call.name,
             task=arguments[TASK],
-            inputs=_inputs(run, call, arguments),
+            inputs=_inputs(run, kind, call, arguments),
             has_files=task.has_files,
-            spec=kind_of(run).part(run, call) if call.name == run.agent else {},
+            spec=kind.part(run, call) if call.name == run.agent else {},
             reply_to=ReplyTo(agent=run.agent, run=run.id),
             path=[*task.path, run.agent],
             deadline=run.deadline,
@@ -172,16 +176,10 @@ def _for_call(run: Run, call: CallState) -> Send:
     )
 
 
-def _inputs(run: Run, call: CallState, arguments: dict[str, Any]) -> dict[str, Any]:
+def _inputs(run: Run, kind: Kind, call: CallState, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a member's inputs, with the values of variables: at the top they have them already."""
-    further = kind_of(run).arguments(run, call.arguments.get(ADDITIONAL) or {})
+    further = kind.arguments(run, call.arguments.get(ADDITIONAL) or {})
     return inputs_of({**arguments, ADDITIONAL: further})
-
-
-def _read_at_most(run: Run) -> int | None:
-    """Return what a model reads itself need not travel beyond its limit."""
-    reads = run.spec is not None and kind_of(run).reads_calls(run)
-    return run.spec.limits.observation_chars if run.spec is not None and reads else None
 
 
 def _at_the_end(run: Run, since: int) -> list[Command]:

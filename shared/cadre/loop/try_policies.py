@@ -152,7 +152,8 @@ class _Trial:
                 return None
 
     def _is_paused(self, call: str) -> bool:
-        return any(one.id == call and one.pause is not None for one in self._run.open_calls())
+        found = self._run.call(call)
+        return found is not None and found.is_open and found.pause is not None
 
     def _tried(self, wanted: Wanted) -> TriedCall:
         judged = judge(self._run, wanted)

@@ -7,7 +7,9 @@ stay readable. Times (`at`, `started_at`) are Unix seconds by the NATS server's 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -20,6 +22,9 @@ from cadre.protocol.usage import Budget, Usage
 SCHEMA_VERSION: Literal[1] = 1
 """The version of everything that is stored. `cadre.delivery.codec` reads messages of earlier versions."""
 
+stored_version = cast("Callable[[], Literal[1]]", functools.partial(int, SCHEMA_VERSION))
+"""Return that version: the factory of a field that is always stored."""
+
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 """The way in which a run ended. `success` and `max_steps_error` are smolagents' names."""
 
@@ -27,7 +32,7 @@ RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """The fields that every message has."""
 
-    v: Literal[1] = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
+    v: Literal[1] = msgspec.field(default_factory=stored_version)
     """Always stored: a factory is no default that could be left out."""
     id: str
     """Identity of the message: its receiver accounts for each id exactly once."""

@@ -13,6 +13,8 @@ _NAMED = ("nan", "inf", "-inf")
 
 _TAGS = frozenset(("$given", "$dict"))
 
+_HOLD_MORE = frozenset((dict, list))
+
 MAX_LEVELS = 200
 """The depth that is accepted from a model or a tool. JSON readers fail at about a thousand."""
 
@@ -25,7 +27,7 @@ def for_tool(value: Any) -> Any:
 
 def for_schema(value: Any) -> Any:
     """The value as a JSON Schema is asked of it: what is a number is one."""
-    if isinstance(value, dict) and _TAGS.isdisjoint(value) and not any(map(_holds_more, value.values())):
+    if isinstance(value, dict) and _TAGS.isdisjoint(value) and _HOLD_MORE.isdisjoint(map(type, value.values())):
         return value  # most calls' arguments
     return _plain(value, lambda name: 0.0, lambda digits: 2**63, _as_object)
 
@@ -67,10 +69,6 @@ def _plain(
         return {key: plain(item) for key, item in part.items()}
 
     return plain(value)
-
-
-def _holds_more(value: Any) -> bool:
-    return isinstance(value, dict | list)
 
 
 def _as_object(pairs: list[tuple[Any, Any]]) -> Any:

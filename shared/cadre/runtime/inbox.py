@@ -20,7 +20,7 @@ from cadre.journal.run import Phase, Run
 from cadre.ports import Blobs, Delivery, FindSent, QuarantineStore
 from cadre.protocol.deltas import read_cancel_hint
 from cadre.protocol.memory import RECALL
-from cadre.protocol.messages import Cancel, ErrorInfo, Record, Report, Task
+from cadre.protocol.messages import Cancel, ErrorInfo, PersonsRecord, Record, Report, Task
 from cadre.protocol.nats_users import SANDBOX_SENDER
 from cadre.protocol.topology import Address, parent_of, report_id, tree_of
 from cadre.recent import Recent
@@ -71,7 +71,11 @@ class Inbox:
 
     async def _in_turn(self, record: Record, deliveries: int, seq: int, slot: int) -> bool:
         """Handle the record behind those that people sent before it: their worker may have died."""
+        if isinstance(record, PersonsRecord) and record.follows is not None:
+            await self._catch_up(record, slot)
+        return await self._runner.handle(record, deliveries, seq, slot)
 
+    async def _catch_up(self, record: Record, slot: int) -> None:
         async def is_known(id_: str) -> bool:
             for pause in (*_OTHERS_TURN, None):
                 if await self._runner.accounts_for(id_, record.tree, record.run):
@@ -82,7 +86,6 @@ class Inbox:
 
         for earlier in await left_behind(record, is_known, self._world.bus.find, self._blobs):
             await self._runner.account_early(earlier, slot)
-        return await self._runner.handle(record, deliveries, seq, slot)
 
     async def _refuse(self, job: Job[Record], error: TerminalError) -> None:
         log.error("dead letter %s: %s", job.delivery.subject, error)

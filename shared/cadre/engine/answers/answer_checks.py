@@ -61,11 +61,6 @@ def check_calls(run: Run, step: int, answer: Any, arguments: dict[str, Any] | No
     ]
 
 
-def is_check(run: Run, call: str) -> bool:
-    """Return whether the call is one of those that check the answer in hand."""
-    return run.proposal is not None and call in run.proposal.checks
-
-
 def check_event(run: Run, call: str, problem: str) -> ev.AnswerChecked:
     """One check is over; `problem` is "" when the answer passed it."""
     assert run.proposal is not None

@@ -1,14 +1,13 @@
 """The form of an agent's answers: how its output schema is offered to the model, what its words come to, and what
 becomes of an answer that was cut."""
 
-from collections.abc import Callable
 from typing import Any
 
 from cadre.engine.answers.json_text import values_in
 from cadre.engine.answers.reasoning import behind_thought, for_people
 from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
 from cadre.engine.model_request import asked_model
-from cadre.journal.arrivals import ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelFailed
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.answer_schema import as_parameter, fitted, misfits
@@ -74,25 +73,14 @@ def form_after(run: Run, failure: ModelFailed) -> str | None:
     return _NEXT_FORM.get(form_of(run))
 
 
+CUT = "length"
+"""The `finish_reason` of an answer that was cut off at the limit of tokens."""
+
 _CUT = "Your answer was cut off at the limit of tokens before it was whole, so nothing of it was done."
 
 WRITE_LESS = "Write less at once."
 
 
-def cut_off(
-    reply: ModelReplied, is_whole: Callable[[], bool] = lambda: False, advice: str = WRITE_LESS
-) -> ErrorInfo | None:
-    """Return the error that the model reads, with this advice; None for an answer that is whole, or whole in what it
-    asks for, which `is_whole` is asked about."""
-    if reply.finish_reason != "length" or is_whole():
-        return None
+def cut_off(advice: str = WRITE_LESS) -> ErrorInfo:
+    """Return the error that the model reads of an answer that was cut off, with this advice."""
     return ErrorInfo("cut-off", f"{_CUT} {advice}")
-
-
-def is_cut_off(error: ErrorInfo | None) -> bool:
-    """Return whether a step ended with this error because its answer was cut.
-
-    With some chat templates an answer that must be a call never ends: such a run leaves its model the choice from
-    then on (`Run.truncated`).
-    """
-    return error is not None and error.code == "cut-off"

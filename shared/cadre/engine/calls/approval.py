@@ -1,117 +1,28 @@
-"""Calls that a person must agree to: which are held back, and what a decision makes of them or changes in them."""
+"""Calls that wait for a person: what a decision makes of them or changes in them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from cadre.engine.calls.call_check import CallNotAllowed, as_judged, check_call
 from cadre.engine.context.text_size import observation_of
-from cadre.engine.kind import kind_of
-from cadre.engine.parts import is_callers
 from cadre.engine.policies.fold_facts import with_words
-from cadre.engine.policies.judge import Judgement, Wanted, given_to, judge
+from cadre.engine.policies.judge import Wanted, judge
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import CallPause, CallState, Run
-from cadre.protocol.messages import CallEdit, Decision, ErrorInfo, Verdict
+from cadre.protocol.messages import CallEdit, Decision, Verdict
 from cadre.protocol.policy import PLAN_TOOLS
-from cadre.protocol.tagged import for_people
 from cadre.spec.answer_schema import misfits
-from cadre.spec.policy import filled_sentence
 
 CALLERS = "a function of whoever started the run: they answer it"
 """The reason for holding such a call."""
 
-_CALLERS_SECONDS = 86_400.0
-"""The time that a function of the caller waits for its result, unless the agent bounds its approvals."""
-
-WIDER = "it plans further tools after something was read"
-"""The reason for holding a plan."""
-
-
-class RuledCall(NamedTuple):
-    """The verdict of the rules on a call that could be made."""
-
-    decided: ev.PolicyDecided | None
-    """The decision of its policies; None where they have no rule about it."""
-    instead: ev.ApprovalRequested | ev.CallRefused | None
-    """The event that takes the place of the call; None: it is made."""
-
-
-def rule_on(
-    run: Run, arrival: Arrival, call: Wanted, before: Sequence[ev.AnyEvent] = (), *, approved: bool = False
-) -> RuledCall:
-    """Return the ruling on a call: held for a person, denied, or neither. A function of the caller is held in any case.
-
-    `before` are events of calls that are made before it in the same step; `approved`: a person has agreed to it.
-    """
-    if call.name == PLAN_TOOLS:
-        return RuledCall(None, _hold_plan(run, arrival, call))
-    found = judge(run, call, before, arrival, approved=approved)
-    if found.verdict == "deny":
-        error = ErrorInfo("policy", f"Not allowed by {found.reason}")
-        return RuledCall(
-            found.event, ev.CallRefused(call=call.id, name=call.name, arguments=call.arguments, error=error)
-        )
-    if is_callers(run, call.name) and not approved:
-        asked = ev.ApprovalRequested(
-            call=call.id,
-            name=call.name,
-            kind="function",
-            arguments=kind_of(run).arguments(run, call.arguments),
-            reason=CALLERS if found.verdict == "allow" else f"{found.reason}; {CALLERS}",
-            expires_at=arrival.at + _callers_seconds(run),
-            rule=found.rule,
-            by=list(found.by),
-        )
-        return RuledCall(found.event, asked)
-    if found.verdict == "allow" or run.spec is None:
-        return RuledCall(found.event, None)
-    return RuledCall(found.event, _asked(run, arrival, call, found))
-
-
-def _callers_seconds(run: Run) -> float:
-    own = run.spec.approval_seconds if run.spec is not None else None
-    return own if own is not None else _CALLERS_SECONDS
-
-
-def _asked(run: Run, arrival: Arrival, call: Wanted, found: Judgement) -> ev.ApprovalRequested:
-    assert run.spec is not None
-    seconds = found.within if found.within is not None else run.spec.approval_seconds
-    return ev.ApprovalRequested(
-        call=call.id,
-        name=call.name,
-        kind="tool" if call.name in run.tools else "member",
-        arguments=call.arguments,
-        reason=found.reason,
-        expires_at=arrival.at + seconds if seconds is not None else None,
-        rule=found.rule,
-        by=list(found.by),
-        text=_sentence(run, call),
-    )
-
-
-def _sentence(run: Run, call: Wanted) -> str:
-    sentence = run.tools[call.name].approval_text if call.name in run.tools else ""
-    return filled_sentence(sentence, for_people(given_to(run, call))) if sentence else ""
-
-
-def _hold_plan(run: Run, arrival: Arrival, call: Wanted) -> ev.ApprovalRequested | None:
-    """A plan that is made, or made wider, after something was read is for a person to decide."""
-    if run.facts is None or run.facts.may_plan or _is_planned(run, call):
-        return None
-    return _asked(run, arrival, call, Judgement("hold", WIDER, PLAN_TOOLS))
-
-
-def _is_planned(run: Run, call: Wanted) -> bool:
-    said = kind_of(run).arguments(run, call.arguments).get("tools")
-    planned = run.facts.plan if run.facts is not None else None
-    return isinstance(said, list) and planned is not None and all(one in planned for one in said)
-
 
 def held_call(run: Run, call: str) -> CallState | None:
     """The call, if it waits for a person."""
-    return next((one for one in run.open_calls() if one.id == call and one.hold is not None), None)
+    found = run.call(call)
+    return found if found is not None and found.hold is not None and found.is_open else None
 
 
 def decided(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> ev.ApprovalDecided:
@@ -182,7 +93,7 @@ def check_correction(
     """Raise CallNotAllowed saying why the corrected call cannot be made on the word of these. Without the arrival,
     calls of other runs do not count: the run itself decides."""
     name = tool or held.name
-    if is_callers(run, held.name) or is_callers(run, name):
+    if run.is_callers(held.name) or run.is_callers(name):
         raise CallNotAllowed(f"{name!r} is {CALLERS}, with the result as feedback of an approval")
     if name not in run.tools and name not in run.members:
         known = ", ".join([*run.tools, *run.members])

@@ -23,7 +23,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
     """A new call of the current step; or one that was held, and is made now."""
     if run.current is None:
         return
-    known = _find(run, event.call)
+    known = run.call(event.call)
     if known is not None and known.pause is not None:
         _go_on(run, known, known.pause, event, n, at)
         return
@@ -48,13 +48,11 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             run.tokens += weight_of_closed(run, call)
             run.refused_repeats += event.error.code == "loop"
     calls = run.current.calls
-    for place, known in enumerate(calls):
-        if known.id == event.call:
-            call.correction = known.correction
-            calls[place] = call
-            break
-    else:
+    if known is None:
         calls.append(call)
+    else:
+        call.correction = known.correction
+        calls[calls.index(known)] = call
     if call.is_open and call.hold is None:
         _send_next(run, n, at)
 
@@ -65,7 +63,7 @@ def _hold_of(event: ev.ApprovalRequested, n: int, at: float) -> ApprovalHold:
 
 def pause_call(run: Run, event: ev.ToolPaused, n: int, at: float) -> None:
     """The call is unfinished; its place is free for another one."""
-    state = _find(run, event.call)
+    state = run.call(event.call)
     if state is None or not state.is_open:
         return
     state.pause = CallPause(unfinished=event.unfinished, since=n, until=event.until)
@@ -89,7 +87,7 @@ def _go_on(run: Run, call: CallState, pause: CallPause, event: Opening, n: int, 
 
 def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
     """Make a person's decision true of the held call."""
-    call = _find(run, event.call)
+    call = run.call(event.call)
     if call is None:
         return
     error = error_of(event, call)
@@ -152,7 +150,7 @@ def no_answer(event: ev.CallTimedOut) -> str:
 
 def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: ErrorInfo | None) -> None:
     """The call has its observation; the next one that waits gets its turn."""
-    state = _find(run, call)
+    state = run.call(call)
     if state is None or not state.is_open:
         return
     state.hold, state.pause = None, None
@@ -168,7 +166,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
 
 def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
     """Give up a call that took too long, and have its worker informed."""
-    state = _find(run, event.call)
+    state = run.call(event.call)
     if state is None or not state.is_open:
         return
     revoke(run, state, n, at, no_answer(event))
@@ -179,7 +177,7 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
 
 def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
     """Give up a call that is no longer needed, and have its worker informed."""
-    state = _find(run, event.call)
+    state = run.call(event.call)
     if state is None or not state.is_open:
         return
     revoke(run, state, n, at, event.reason)
@@ -254,25 +252,19 @@ def _send_next(run: Run, n: int, at: float) -> None:
     that is open, be it held or unfinished."""
     assert run.current is not None
     limit = run.spec.limits.parallel if run.spec else 1
-    waiting = [call for call in run.current.calls if call.is_open and call.hold is None and call.pause is None]
-    first = next((call for call in run.current.calls if call.is_open and _is_serial(run, call)), None)
-    under_way = sum(call.opened > 0 for call in waiting)
-    for call in waiting:
+    calls, has_serial = run.open_calls(), False
+    under_way = len([call for call in calls if call.opened and call.hold is None and call.pause is None])
+    for call in calls:
         if under_way >= limit:
             return
-        if not call.opened and (call is first or not _is_serial(run, call)):
+        is_next = not (call.opened or call.hold or call.pause)
+        if call.kind == "tool" and call.name in run.tools and run.tools[call.name].serial:
+            is_next, has_serial = is_next and not has_serial, True
+        if is_next:
             call.opened, call.opened_at = n, at
             seconds = run.spec.timeouts.get(call.name, run.spec.timeouts.get("*")) if run.spec else None
             call.due = at + seconds if seconds is not None else None
             under_way += 1
-
-
-def _is_serial(run: Run, call: CallState) -> bool:
-    return call.kind == "tool" and call.name in run.tools and run.tools[call.name].serial
-
-
-def _find(run: Run, call: str) -> CallState | None:
-    return next((one for one in run.current.calls if one.id == call), None) if run.current else None
 
 
 def _with_correction(call: CallState, text: str) -> str:

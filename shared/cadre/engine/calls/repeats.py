@@ -65,9 +65,9 @@ def _waits(name: str) -> bool:
 
 
 def is_stuck(run: Run, refused: int) -> ErrorInfo | None:
-    """Return why the run ends now that `refused` more calls were refused; None when it may go on."""
+    """Return why the run ends now that `refused` more calls were refused, at least one; None when it may go on."""
     limit = run.spec.limits.repeats if run.spec is not None else 0
-    if not limit or not refused or run.refused_repeats + refused < limit:
+    if not limit or run.refused_repeats + refused < limit:
         return None
     text = f"The run goes in circles: {run.refused_repeats + refused} repeated calls were refused."
     return ErrorInfo("loop", text)
@@ -86,9 +86,10 @@ def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorIn
     return ErrorInfo("loop", text)
 
 
-def is_failing_alike(run: Run, action: str, error: ErrorInfo) -> ErrorInfo | None:
-    """Return why the run ends with a step of this action (`action_in`) and this error; None when it may go on."""
+def is_failing_alike(run: Run, error: ErrorInfo) -> ErrorInfo | None:
+    """Return why the run ends with the step in work, which ends with this error; None when it may go on."""
     limit = _most_mistakes(run)
+    action = action_in(run.current) if run.current is not None else ""
     before = run.steps[-(limit - 1) :] if limit > 1 else []
     alike = [
         step for step in before if isinstance(step, ActionStep) and (action_in(step), step.error) == (action, error)

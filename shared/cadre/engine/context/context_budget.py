@@ -56,16 +56,19 @@ _TIMES_WHOLE = 6
 
 def answer_tokens(model: ModelSpec, endpoint_context: int | None = None) -> int:
     """Tokens that are kept free for an answer of this model, and the most that one may have."""
-    if model.max_tokens is not None:
-        return model.max_tokens
-    context = _context(model, endpoint_context)
-    return ANSWER if context >= 4 * ANSWER else context // 4
+    return _kept_free(model, _context(model, endpoint_context))
 
 
 def room(spec: AgentSpec, endpoint_context: int | None = None) -> int:
     """Tokens that a request may take up, by the spec and by what its endpoint has said that it takes."""
     context = _context(spec.model, endpoint_context)
-    return max(1, context - answer_tokens(spec.model, endpoint_context))
+    return max(1, context - _kept_free(spec.model, context))
+
+
+def _kept_free(model: ModelSpec, context: int) -> int:
+    if model.max_tokens is not None:
+        return model.max_tokens
+    return ANSWER if context >= 4 * ANSWER else context // 4
 
 
 def _context(model: ModelSpec, endpoint_context: int | None) -> int:

@@ -17,7 +17,8 @@ SHOWN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _ABOVE = "What the results above show, in their order:"
 
 
-_WITHOUT_IMAGES = frozenset(get_args(ev.CommonEvent)) - {ev.ToolAnswered, ev.DelegateFinished}
+WITHOUT_IMAGES = frozenset(get_args(ev.CommonEvent)) - {ev.ToolAnswered, ev.DelegateFinished}
+"""Events that never bring one."""
 
 
 class Pictured(dict[str, Any]):
@@ -29,10 +30,8 @@ def images_of(output: Any) -> list[str]:
     return list(dict.fromkeys(_images(output)))
 
 
-def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
-    """The images that an event brings for the run's model to see."""
-    if type(event) in _WITHOUT_IMAGES or run.spec is None or not run.spec.model.vision:
-        return []
+def shown_by(event: ev.AnyEvent) -> list[str]:
+    """Return the images that an event brings for a model to see."""
     match event:
         case ev.ToolAnswered():
             if isinstance(event.output, str) and not event.files:
@@ -47,10 +46,10 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
 
 def note_images(run: Run, event: ev.AnyEvent, images: list[str]) -> None:
     """Add the images of an event to the step in work; what comes for none, or too late, is not shown."""
-    if run.current is None or not images:
+    if run.current is None:
         return
     if isinstance(event, ev.ToolAnswered | ev.DelegateFinished):
-        call = next((one for one in run.current.calls if one.id == event.call), None)
+        call = run.call(event.call)
         if call is None or not call.is_open:
             return
     known = run.current.images

@@ -9,7 +9,7 @@ import msgspec
 from cadre.engine.answers.json_text import UNREADABLE, decode_text
 from cadre.engine.kind import kind_of
 from cadre.engine.policies.origins import as_value, field_of, leaves, normalized, numbers_in, stands_in
-from cadre.engine.policies.rules import counted, kind_of_call, may_rule_below, policies_of
+from cadre.engine.policies.rules import counted, kind_of_call, may_rule_below
 from cadre.journal import events as ev
 from cadre.journal.facts import HeardText, MetValues, ValuePlace, WrittenText
 from cadre.journal.run import ActionStep, MessageStep, Run, TaskStep
@@ -25,7 +25,7 @@ _MADE_NOTHING = ("tool-failed", "invalid-call", "cancelled", "not-called", "away
 def begin_facts(run: Run) -> None:
     """Have the run know what people wrote and what it has read, if rules hold in it, or may hold in runs below it."""
     task, spec = run.task, run.spec
-    if task is None or spec is None or not (policies_of(run) or may_rule_below(run)):
+    if task is None or spec is None or not (run.policies or may_rule_below(run)):
         return
     facts = MetValues()
     run.facts = facts
@@ -181,8 +181,8 @@ def _structured(value: Any) -> Any:
 
 
 def _know(run: Run, facts: MetValues, event: ev.ApprovalDecided) -> None:
-    held = next((one for one in run.open_calls() if one.id == event.call), None)
-    if held is None or not event.know:
+    held = run.call(event.call)
+    if held is None or not held.is_open or not event.know:
         return
     given = kind_of(run).arguments(run, held.arguments if event.arguments is None else event.arguments)
     values = (as_value(one) for name in event.know for _, one in leaves(given.get(name)))
@@ -191,8 +191,8 @@ def _know(run: Run, facts: MetValues, event: ev.ApprovalDecided) -> None:
 
 def _is_named(run: Run, facts: MetValues, call: str) -> bool:
     """Return whether people named all that the call asked for."""
-    made = next((one for one in run.open_calls() if one.id == call), None)
-    if made is None:
+    made = run.call(call)
+    if made is None or not made.is_open:
         return False
     given = [as_value(one) for _, one in leaves(kind_of(run).arguments(run, made.arguments)) if isinstance(one, str)]
     texts = [one for one in given if one is not None]

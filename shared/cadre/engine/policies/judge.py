@@ -26,7 +26,6 @@ from cadre.engine.policies.rules import (
     counted,
     is_planned,
     kind_of_call,
-    policies_of,
     rule_for,
     rules_in,
 )
@@ -119,7 +118,7 @@ def judge(
         arrival: what the decision may know besides the run; None: calls of other runs do not count.
         approved: a person has agreed to it; rules that say who decides hold it nevertheless.
     """
-    if not any(policies_of(run)) and (approved or policy_of(run, call.name) == NEVER):
+    if not any(run.policies) and (approved or policy_of(run, call.name) == NEVER):
         return Judgement()
     given = given_to(run, call)
     short = None if approved else reason_to_ask(policy_of(run, call.name), given)
@@ -139,7 +138,7 @@ def judge(
             verdict=verdict,
             rules=[*(one.rule.name for one in enforced), *(["approvals"] if short is not None else [])],
             watched=[one.rule.name for one in watched],
-            policy=digest_of(policies_of(run)),
+            policy=digest_of(run.policies),
             origins=_origins(run, call, given),
             facts=facts,
         )
@@ -165,7 +164,7 @@ def _broken_rules(
     broken: list[_Broken] = []
     watched: list[_Broken] = []
     is_ruled = False
-    for group in policies_of(run):
+    for group in run.policies:
         kind = kind_of_call(run, call.name, group)
         about = [(policy, rule) for policy, rule in rules_in(group) if is_about(rule, call.name, kind)]
         if not about or run.facts is None:
@@ -295,7 +294,7 @@ def given_to(run: Run, call: Wanted) -> dict[str, Any]:
 
 def _origins(run: Run, call: Wanted, given: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the origin of each argument, with the call and the place where it stood: of all but reading calls."""
-    group = next(iter(policies_of(run)), [])
+    group = next(iter(run.policies), [])
     if run.facts is None or kind_of_call(run, call.name, group) == "read":
         return {}
     origins = Origins(run.facts, run.tools, group)

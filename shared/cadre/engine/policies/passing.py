@@ -18,7 +18,7 @@ from cadre.engine.policies.origins import (
     normalized,
     stands_in,
 )
-from cadre.engine.policies.rules import is_planned, policies_of
+from cadre.engine.policies.rules import is_planned
 from cadre.journal.run import CallState, Passed, Run
 from cadre.protocol.messages import Task
 from cadre.protocol.policy import PassedValue, Standing
@@ -31,11 +31,11 @@ def passed_to_member(run: Run, member: str, task: str, inputs: dict[str, Any]) -
     """Return what the policies of a team member and of those below it may take from the run; None without policies."""
     card = run.members.get(member)
     facts = run.facts
-    if facts is None or not (policies_of(run) or card is None or card.policies or card.team):
+    if facts is None or not (run.policies or card is None or card.policies or card.team):
         return None
     named = [tool for tool in (card.tools if card is not None else ()) if tool in (facts.plan or ())]
     # What a file has a member do is planned by it.
-    is_written = not policies_of(run) and not kind_of(run).guided
+    is_written = not run.policies and not kind_of(run).guided
     plan = named or (None if is_written or is_planned(run, member) else [])
     return _passed(run, task, inputs, plan)
 
@@ -51,7 +51,7 @@ def passed_to_part(run: Run, task: str, inputs: dict[str, Any]) -> Passed | None
 def _passed(run: Run, task: str, inputs: dict[str, Any], plan: list[str] | None) -> Passed:
     facts = run.facts
     assert facts is not None
-    origins = Origins(facts, run.tools, [policy for group in policies_of(run) for policy in group])
+    origins = Origins(facts, run.tools, [policy for group in run.policies for policy in group])
     texts = [normalized(one) for _, one in leaves({"task": task, "inputs": inputs}) if isinstance(one, str)]
     found: dict[str, FirstStood] = {}
     known = [(value, FirstStood(one.origin, via=one.place)) for value, one in facts.passed.items()]
@@ -92,7 +92,7 @@ def standing_of(run: Run, call: CallState) -> Standing | None:
         return None
     asked = run.facts.asked[: passes.asked] if run.facts is not None else []
     return Standing(
-        policies=policies_of(run),
+        policies=run.policies,
         asked=asked,
         values=passes.values,
         plan=passes.plan,

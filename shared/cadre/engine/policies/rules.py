@@ -17,13 +17,6 @@ DELEGATE = "delegate"
 """The kind of a call of a team member: what the member does is ruled in its own run."""
 
 
-def policies_of(run: Run) -> list[list[Policy]]:
-    """Return the policies of the agent, then those of each agent above, each agent's own together."""
-    own = [run.spec.policies] if run.spec is not None and run.spec.policies else []
-    standing = run.task.standing if run.task is not None else None
-    return [*own, *(standing.policies if standing is not None else ())]
-
-
 def may_rule_below(run: Run) -> bool:
     """Return whether runs below this one may have rules: a member has policies or its own team, or the run above
     expects some."""
@@ -47,7 +40,7 @@ def rules_in(policies: Sequence[Policy]) -> list[tuple[Policy, PolicyRule]]:
 
 def action_of(run: Run, name: str, policies: Sequence[Policy] | None = None) -> CallMeaning:
     """Return what a tool does, as these policies say, or else the tool itself; None: all policies of the run."""
-    said = [policy for group in policies_of(run) for policy in group] if policies is None else policies
+    said = [policy for group in run.policies for policy in group] if policies is None else policies
     for policy in said:
         for tool, action in policy.tools.items():
             if fnmatchcase(name, tool):

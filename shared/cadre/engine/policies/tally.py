@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cadre.engine.policies.rules import policies_of
 from cadre.journal.run import Phase, Run
 from cadre.protocol.policy import Policy, Span, TalliedCalls, Tally, TallyLine
 from cadre.spec.policy_file import spans_in
@@ -25,7 +24,7 @@ def day_of(at: float) -> int:
 
 def spans_of(run: Run, begun: Sequence[Sequence[Policy]]) -> set[Span]:
     """Return over what the rules of a run count calls; `begun` are the policies that will rule a run that begins."""
-    groups = policies_of(run) if run.spec is not None else begun
+    groups = run.policies if run.spec is not None else begun
     return {span for group in groups for span in spans_in(group)}
 
 

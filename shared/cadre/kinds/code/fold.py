@@ -6,7 +6,7 @@ from cadre.engine.calls.fold_calls import error_of, failure_of
 from cadre.engine.context.text_size import clip
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import ActionStep, CallState, Run
+from cadre.journal.run import ActionStep, Run
 from cadre.kinds.code.records import (
     BlockFinished,
     BlockStarted,
@@ -79,7 +79,7 @@ def reply_in(run: Run, event: JournalEvent) -> tuple[str, CodeReply] | None:
     """Return the id of the call that the event closes, and what the code gets for it; None for any other event."""
     match event:
         case ev.CallRefused():
-            call = _call(run, event.call)
+            call = run.call(event.call)
             if call is not None and call.error is not None:
                 return event.call, CodeReply(error=call.error.message)
         case ev.ToolAnswered():
@@ -96,7 +96,7 @@ def reply_in(run: Run, event: JournalEvent) -> tuple[str, CodeReply] | None:
             value = _value_of(run, event)
             return event.call, CodeReply(value=value) if failure is None else CodeReply(error=failure.message)
         case ev.CallTimedOut() | ev.ApprovalDecided():
-            call = _call(run, event.call)
+            call = run.call(event.call)
             if call is not None and (wrong := error_of(event, call)) is not None:
                 return event.call, CodeReply(error=wrong.message)
         case _:
@@ -117,16 +117,11 @@ def _observe(run: Run, event: JournalEvent) -> None:
     own = run.current.own if run.current is not None else None
     if not isinstance(own, CodeStep) or own.observer is None or not isinstance(event, _OUTCOMES):
         return
-    call = _call(run, own.observer)
+    call = run.call(own.observer)
     if event.call != own.observer or call is None:
         return
     seen = call.error.message if call.error is not None else call.observation or ""
     own.observation = "\n".join([*([own.observation] if own.observation else []), f"{call.name}: {seen}"])
-
-
-def _call(run: Run, call: str) -> CallState | None:
-    calls = run.current.calls if run.current is not None else []
-    return next((one for one in calls if one.id == call), None)
 
 
 def _reply(work: CodeInWork, call: str, reply: CodeReply, n: int, at: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.answers.answer_form import cut_off, last_answer_form, last_answer_of
+from cadre.engine.answers.answer_form import CUT, cut_off, last_answer_form, last_answer_of
 from cadre.engine.answers.json_text import ReadingError, read_array
 from cadre.engine.calls.call_check import CallNotAllowed, as_written, check_arguments, input_schema
 from cadre.engine.calls.call_schema import Schema
@@ -89,9 +89,8 @@ class PlanKind(Kind):
     def answered(self, draft: Draft, reply: ModelReplied) -> None:
         assert draft.asked is not None
         progress, purpose = PlanProgress(draft), draft.asked.purpose
-        cut = cut_off(reply)
-        if cut is not None:
-            progress.refuse(purpose, cut)
+        if reply.finish_reason == CUT:
+            progress.refuse(purpose, cut_off())
         elif purpose == "conclude":
             progress.finish(last_answer_of(draft.run, reply.content))
         else:

@@ -213,7 +213,8 @@ def _outcome(call: ProposedCall) -> str:
 
 
 def _is_question(run: Run, call: str) -> bool:
-    return run.current is not None and any(one.id == call and one.kind == "question" for one in run.current.calls)
+    found = run.call(call)
+    return found is not None and found.kind == "question"
 
 
 def _review(own: SolutionStep, event: ev.ApprovalDecided) -> str:

@@ -6,7 +6,7 @@ events.
 
 from collections.abc import Iterator, Sequence
 
-from cadre.engine.answers.answer_form import cut_off, last_answer_of
+from cadre.engine.answers.answer_form import CUT, cut_off, last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.reasoning import for_people
 from cadre.engine.context.text_size import clip
@@ -88,10 +88,9 @@ class TaskQueueKind(Kind):
         if draft.asked.purpose != state.stage:  # a person has added a task while the answer was written
             self.go_on(draft)
             return
-        cut = cut_off(reply, lambda: is_whole(reply.content))
         try:
-            if cut is not None:
-                raise ReadingError(cut.message)
+            if reply.finish_reason == CUT and not is_whole(reply.content):
+                raise ReadingError(cut_off().message)
             match state.stage:
                 case "initialize":
                     tasks = first_tasks(reply.content, state, section)

@@ -64,8 +64,8 @@ def _with_parts(run: Run, state: WorkflowState) -> WorkflowState:
 
 def _counts(run: Run, call: str) -> bool:
     """Return whether a report is an answer that the step in work has waited for."""
-    calls = run.current.calls if run.current is not None else []
-    return any(one.id == call and one.observation is not None and one.error is None for one in calls)
+    found = run.call(call)
+    return found is not None and found.observation is not None and found.error is None
 
 
 def resumed(prefix: list[Any]) -> WorkflowState:

@@ -4,7 +4,7 @@ where a step says so."""
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cadre.engine.answers.answer_form import cut_off
+from cadre.engine.answers.answer_form import CUT, cut_off
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.context.text_size import observation_of
 from cadre.engine.draft import Draft
@@ -60,9 +60,8 @@ class WorkflowKind(Kind):
     def answered(self, draft: Draft, reply: ModelReplied) -> None:
         walk, asked = Walk(draft), draft.asked
         assert asked is not None
-        cut = cut_off(reply)
-        if cut is not None:
-            walk.settle(StepOutcome(error=cut))
+        if reply.finish_reason == CUT:
+            walk.settle(StepOutcome(error=cut_off()))
             return
         match asked.purpose:
             case "arguments":

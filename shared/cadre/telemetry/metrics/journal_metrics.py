@@ -65,15 +65,16 @@ def _tool_answered(run: Run, at: float, event: ev.ToolAnswered) -> list[Measurem
 
 
 def _timed_out(run: Run, at: float, event: ev.CallTimedOut) -> list[Measurements]:
-    name = next((call.name for call in run.open_calls() if call.id == event.call), "")
+    call = run.call(event.call)
+    name = call.name if call is not None and call.is_open else ""
     return [(_tool, (run.agent, name, TIMED_OUT), (event.seconds,))]
 
 
 def _decided(run: Run, at: float, event: ev.ApprovalDecided) -> list[Measurements]:
-    held = next((call.hold for call in run.open_calls() if call.id == event.call), None)
-    if held is None:
+    call = run.call(event.call)
+    if call is None or call.hold is None:
         return []
-    return [(_approval, (run.agent, event.verdict), (max(0.0, at - held.at),))]
+    return [(_approval, (run.agent, event.verdict), (max(0.0, at - call.hold.at),))]
 
 
 def _stepped(run: Run, at: float, event: ev.StepFinished) -> list[Measurements]:
