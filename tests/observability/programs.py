@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ class Jaeger(Program):
 
     def __init__(self, folder: Path) -> None:
         self.otlp = f"127.0.0.1:{free_port()}"
+        self.http = f"http://127.0.0.1:{(http := free_port())}"
+        """For those that send without a Collector."""
         self.url = f"http://127.0.0.1:{(query := free_port())}"
         self.refusing = f"127.0.0.1:{(other := free_port())}"
         """An address that speaks gRPC and has no service for spans."""
@@ -86,7 +89,9 @@ class Jaeger(Program):
                     "grpc": {"endpoint": f"127.0.0.1:{other}"},
                 },
             },
-            "receivers": {"otlp": {"protocols": {"grpc": {"endpoint": self.otlp}}}},
+            "receivers": {
+                "otlp": {"protocols": {"grpc": {"endpoint": self.otlp}, "http": {"endpoint": f"127.0.0.1:{http}"}}}
+            },
             "exporters": {"jaeger_storage_exporter": {"trace_storage": "traces"}},
         }
         super().__init__("jaeger", config, f"{self.url}/api/services", folder)
@@ -104,11 +109,18 @@ class Jaeger(Program):
             for span in scope["spans"]
         ]
 
+    def asks(self) -> set[tuple[str, str]]:
+        """Return which service calls which, as Jaeger's page of the system's architecture shows it."""
+        query = {"endTs": round(time.time() * 1000) + 60_000, "lookback": 3_600_000}
+        answer = httpx2.get(f"{self.url}/api/dependencies", params=query, timeout=patience())
+        answer.raise_for_status()
+        return {(one["parent"], one["child"]) for one in answer.json()["data"]}
+
 
 class Collector(Program):
     """The shipped configuration, with other addresses.
 
-    Without `servicegraph`, which the module proxy does not have; `change` may alter the rest.
+    Without `servicegraph`, which not every module proxy has: see `edges_of`.
     """
 
     def __init__(self, folder: Path, backend: str, **sampling: Any) -> None:
@@ -142,6 +154,23 @@ class Collector(Program):
         """Send spans to another backend from the next start on."""
         self.config["exporters"]["otlp_grpc/tempo"]["endpoint"] = backend
         self.configure(self.config)
+
+
+_CLIENT, _SERVER = (3, 4), (2, 5)
+"""Kinds of spans: CLIENT and PRODUCER, SERVER and CONSUMER."""
+
+
+def edges_of(spans: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Return the pairs of services that the Collector's `servicegraph` takes from a trace: a CLIENT or PRODUCER, and
+    the SERVER or CONSUMER below it."""
+    asking = {span["spanId"]: service_of(span) for span in spans if span["kind"] in _CLIENT}
+    asked = [span for span in spans if span["kind"] in _SERVER]
+    return {(asking[span["parentSpanId"]], service_of(span)) for span in asked if span.get("parentSpanId") in asking}
+
+
+def service_of(span: dict[str, Any]) -> str:
+    name: str = span["resource"]["service.name"]
+    return name
 
 
 def attributes_of(holder: dict[str, Any]) -> dict[str, Any]:

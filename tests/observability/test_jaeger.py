@@ -22,7 +22,18 @@ from harness.patience import eventually, patience
 from harness.people import waiting
 from harness.stack import Gateway, Stack
 from integration.tracer_world import with_bus
-from observability.programs import ROOT, Collector, Jaeger, attributes_of
+from observability.programs import ROOT, Collector, Jaeger, attributes_of, edges_of
+from observe.demo import run_demo
+
+EDGES_OF_APOLLO = {
+    *(("manager", member) for member in ("researcher", "analyst", "statistician")),
+    ("researcher", "checker"),
+    *(("researcher", tool) for tool in ("search_documents", "read_document")),
+    *(("analyst", tool) for tool in ("aggregate", "rank_by_ratio", "select_rows")),
+    ("checker", "check_statement"),
+    *(("statistician", called) for called in ("select_rows", "sandbox")),
+}
+"""Of its demo."""
 
 TEAM = ROOT / "tests" / "e2e" / "traced"
 
@@ -126,6 +137,24 @@ def test_a_team_at_work(jaeger: Jaeger, stack: Stack, gateway: Gateway, tmp_path
         assert about[names.SERVER_ADDRESS] == "127.0.0.1"
         assert about[names.RESPONSE_ID]
         assert span["resource"]["service.instance.id"]
+
+
+def test_who_asks_whom(jaeger: Jaeger, stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
+    run = gateway.submit("boss", f"delegate: use keyed {tmp_path / 'marks'} 0.1")
+    gateway.succeeded(run)
+    edges = edges_of(shown(jaeger, stack, run))
+    assert edges == {("boss", "worker"), ("boss", "helper"), ("worker", "keyed")}
+    assert edges <= jaeger.asks()
+
+
+def test_who_asks_whom_in_the_shipped_team(jaeger: Jaeger, tmp_path: Path) -> None:
+    def has_root(trace: str) -> bool:
+        return any(not span.get("parentSpanId") for span in jaeger.trace(trace))
+
+    trace = run_demo(tmp_path, jaeger.http, "", has_root)
+    edges = edges_of(jaeger.trace(trace))
+    assert edges == EDGES_OF_APOLLO
+    assert edges <= jaeger.asks()
 
 
 @pytest.mark.parametrize("victim", ["worker", "tools", "tracer", "boss", "gateway"])

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from harness.nats_server import free_port
 from harness.patience import patience
-from observe.conftest import CACHED, REASONED, ROOT, Demo, answering, run_demo
+from observe.demo import CACHED, REASONED, ROOT, Demo, answering, run_demo
 
 MLFLOW = ROOT / "build" / "mlflow-venv" / "bin" / "mlflow"
 
