@@ -1,7 +1,7 @@
 """A Docker daemon for the tests alone, where none runs: without a registry, in a network namespace.
 
 The base image is Debian's, by debootstrap; NATS is this environment's binary. Compose is built from its Go module.
-Jaeger is there if `make test-observability` has built it.
+Jaeger is there if `make test-observability` has built it, Prometheus if Debian's package is installed.
 """
 
 import os
@@ -26,6 +26,8 @@ _JAEGER = ROOT / "build" / "observability" / "jaeger"
 NAMESPACE = "cadre-compose"
 _BASE = "cadre-test/python"
 _NEEDED = {"dockerd": "docker.io", "debootstrap": "debootstrap", "busybox": "busybox-static", "go": "golang"}
+_NOT_BUILT = ("tempo", "grafana", "collector")
+"""Services of the profile `full` whose programs cannot be built here."""
 _WITHOUT_QDRANT = """
 services:
   memory:
@@ -54,9 +56,9 @@ def override() -> Path:
 
 
 @contextmanager
-def own_engine(build_arguments: Sequence[str]) -> Iterator[list[str]]:
-    """Build the image `cadre` from deploy/Dockerfile, then run the daemon in a network namespace; yield the profiles
-    whose images are there. Raise NoEngine."""
+def own_engine(build_arguments: Sequence[str]) -> Iterator[list[list[str]]]:
+    """Build the image `cadre` from deploy/Dockerfile, then run the daemon in a network namespace; yield the options of
+    each run of the tests, by the profiles whose images are there. Raise NoEngine."""
     missing = [package for program, package in _NEEDED.items() if shutil.which(program) is None]
     if missing or os.geteuid() != 0:
         raise NoEngine(f"an engine of the tests needs root and {', '.join(missing) or 'root'}")
@@ -66,9 +68,14 @@ def own_engine(build_arguments: Sequence[str]) -> Iterator[list[str]]:
     with _daemon([], ["--bridge=none", "--iptables=false", "--ip6tables=false"]):
         _base_image()
         _plain_image("nats:2.15-alpine", Path(nats_binary()), "nats-server")
-        profiles = ["jaeger"] if _JAEGER.exists() else []
-        if profiles:
+        tries: list[list[str]] = [[]]
+        if _JAEGER.exists():
             _plain_image(_shipped("jaeger"), _JAEGER, "jaeger")
+            tries = [["--profile", "jaeger"]]
+        if (prometheus := shutil.which("prometheus")) is not None:
+            _plain_image(_shipped("prometheus"), Path(prometheus), "prometheus")
+            without = [word for one in _NOT_BUILT for word in ("--without", one)]
+            tries += [["--profile", "full", "--quick", *without]]
         arguments = [part for one in build_arguments for part in ("--build-arg", one)]
         context = subprocess.Popen(["tar", "-c", *_context()], cwd=ROOT, stdout=subprocess.PIPE)
         built = ["build", "--quiet", "--network", "host", "--build-arg", f"PYTHON={_BASE}", *arguments]
@@ -78,7 +85,7 @@ def own_engine(build_arguments: Sequence[str]) -> Iterator[list[str]]:
     try:
         subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
         with _daemon(inside, []):
-            yield profiles
+            yield tries
     finally:
         subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)
 

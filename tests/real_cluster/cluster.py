@@ -20,14 +20,15 @@ from real_cluster.node import CABLE, GROUP, STATE, Node, Refused, Servers, ends_
 _SERVICES = "10.241.0.0/24"
 _PORT = 6443
 _TOKEN = "of-the-tests"
-_VOLUMES = 12
+_VOLUMES = 40
+"""More than all tests claim: one that was used is not given again."""
 
 
 class Cluster:
     """What the tests use of it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._bin, self._state = folder, folder / "bin", folder / STATE
+        self._folder, self.programs, self._state = folder, folder / "bin", folder / STATE
         self._servers = Servers(self._state / "log")
         self._first = Node(folder, 0, self._servers)
         self.further: dict[int, subprocess.Popen[bytes]] = {}
@@ -39,11 +40,11 @@ class Cluster:
 
     def kubectl(self, *arguments: str, given: str = "", timeout: float = 300) -> str:
         """Return what kubectl prints. Raise Refused."""
-        return self._out([str(self._bin / "kubectl"), *arguments], given, timeout)
+        return self._out([str(self.programs / "kubectl"), *arguments], given, timeout)
 
     def helm(self, *arguments: str, timeout: float = 600) -> str:
         """Return what Helm prints. Raise Refused."""
-        return self._out([str(self._bin / "helm"), *arguments], "", timeout)
+        return self._out([str(self.programs / "helm"), *arguments], "", timeout)
 
     def find(self, *arguments: str) -> Any:
         """Return objects as kubectl gets them; None when there is no such object."""
@@ -68,7 +69,7 @@ class Cluster:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of commands that find `kubectl`, `helm`, `cadre`, and by them this cluster."""
-        path = f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{self.programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         return {**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self._state)}
 
     def _out(self, argv: Sequence[str], given: str, timeout: float) -> str:
@@ -93,7 +94,7 @@ class Cluster:
         self._credentials()
         self._servers.start(
             "etcd",
-            str(self._bin / "etcd"),
+            str(self.programs / "etcd"),
             "--data-dir",
             str(self._state / "etcd"),
             "--quota-backend-bytes=536870912",
@@ -149,10 +150,20 @@ class Cluster:
         process.kill()
         process.wait()
 
+    def add_small_volume(self, name: str, size: str) -> Path:
+        """Add a storage class with one volume, on the first node, that holds no more than `size` (as of tmpfs); return
+        its folder."""
+        folder = self._state / "volumes" / name
+        folder.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", str(folder)], check=True)
+        self.kubectl("apply", "-f", "-", given=json.dumps(_storage_class(name)))
+        self.kubectl("apply", "-f", "-", given=json.dumps(_volume(name, name, folder)))
+        return folder
+
     # --- its parts
 
     def _of_kubernetes(self, name: str, *arguments: str) -> None:
-        self._servers.start(name, str(self._bin / "servers"), name, *arguments)
+        self._servers.start(name, str(self.programs / "servers"), name, *arguments)
 
     def _credentials(self) -> None:
         """A token that may do everything, and the key that the tokens of service accounts are signed with."""
@@ -212,37 +223,34 @@ class Cluster:
 
     def _volumes(self) -> str:
         """Folders that any claim can have, as the provisioner of a cloud would bring them."""
-        classes = {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {
-                "name": "folders",
-                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-            },
-            "provisioner": "kubernetes.io/no-provisioner",
-            "volumeBindingMode": "WaitForFirstConsumer",
-        }
-        items: list[dict[str, Any]] = [classes]
+        items = [_storage_class("folders", {"storageclass.kubernetes.io/is-default-class": "true"})]
         for number in range(_VOLUMES):
             folder = self._state / "volumes" / str(number)
             folder.mkdir(parents=True)
             folder.chmod(0o1777)
-            spec = {
-                "capacity": {"storage": "10Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "persistentVolumeReclaimPolicy": "Retain",
-                "storageClassName": "folders",
-                "hostPath": {"path": str(folder)},
-            }
-            items.append(
-                {
-                    "apiVersion": "v1",
-                    "kind": "PersistentVolume",
-                    "metadata": {"name": f"folder-{number}"},
-                    "spec": spec,
-                }
-            )
+            items.append(_volume(f"folder-{number}", "folders", folder))
         return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def _storage_class(name: str, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def _volume(name: str, storage_class: str, folder: Path) -> dict[str, Any]:
+    spec = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": storage_class,
+        "hostPath": {"path": str(folder)},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
 def remove_groups() -> None:

@@ -160,6 +160,21 @@ class Place:
         except httpx2.TransportError:
             return 0
 
+    def retry_after(self, path: str) -> int:
+        """Return the seconds after which a refused request is to be made again; 0 if the answer does not say it."""
+        return int(self._get(path, 5).headers.get("retry-after", 0))
+
+    def refuses(self, agent: str) -> bool:
+        """Return whether the gateway answers 503 or 507 to a new run."""
+        address = self.find("service", "gateway")["spec"]["clusterIP"]
+        headers = {"Authorization": f"Bearer {self.admin_key}"}
+        task = {"agent": agent, "task": "Say 1."}
+        try:
+            answer = httpx2.post(f"http://{address}/v1/runs", json=task, headers=headers, timeout=30)
+        except httpx2.TransportError:
+            return False
+        return answer.status_code in (503, 507)
+
     def events(self, run: str) -> str:
         """Return the events of a run that has ended, as the gateway sends them."""
         return self._get(f"/v1/runs/{run}/events", 30).text

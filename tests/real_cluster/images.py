@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.nats_server import nats_binary
+from real_cluster.programs import KEDA
 
 ROOT = Path(__file__).parents[2]
 USER = 10001
@@ -34,6 +35,9 @@ def make_all(folder: Path, programs: Path) -> None:
     reloader = programs / "nats-server-config-reloader"
     name = f"docker.io/natsio/{reloader.name}:0.23.0"
     plain.append(("reloader", name, [reloader.name], {reloader.name: str(reloader)}))
+    for one in ("operator", "adapter"):
+        name = f"docker.io/library/keda-{one}:{KEDA}"
+        plain.append((f"keda-{one}", name, [f"keda-{one}"], {f"keda-{one}": str(programs / "keda" / one)}))
     for file, name, entrypoint, binaries in plain:
         if (folder / f"{file}.tar").exists():
             continue

@@ -12,6 +12,7 @@ ETCD = "3.6.16"
 HELM = "4.3.1"
 RELOADER = "0.23.0"
 KUBECTL = "1.37.1"
+KEDA = "2.20.2"
 
 _STAGING = (
     *("api", "apiextensions-apiserver", "apimachinery", "apiserver", "cli-runtime", "client-go"),
@@ -22,6 +23,19 @@ _STAGING = (
     *("mount-utils", "pod-security-admission", "sample-apiserver", "streaming"),
 )
 """Modules that Kubernetes is published in; it asks for v0.0.0 of each, so a version must be said."""
+
+_PINNED_BY_KEDA = {
+    "github.com/google/cel-go": "v0.26.0",
+    "github.com/prometheus/client_golang": "v1.23.2",
+    "github.com/prometheus/client_model": "v0.6.2",
+    "github.com/prometheus/common": "v0.66.1",
+    "github.com/prometheus/prometheus": "v0.304.2",
+    **{f"k8s.io/{one}": "v0.35.5" for one in ("api", "apiextensions-apiserver", "apimachinery", "apiserver")},
+    **{f"k8s.io/{one}": "v0.35.5" for one in ("client-go", "component-base", "metrics")},
+    "k8s.io/kube-openapi": "v0.0.0-20250910181357-589584f1c912",
+    "sigs.k8s.io/controller-runtime": "v0.23.3",
+}
+"""Versions that KEDA replaces in its own go.mod, which holds only there: newer ones do not fit together."""
 
 _DEBIAN = {
     "containerd": "containerd",
@@ -54,6 +68,7 @@ def build(folder: Path) -> None:
             "github.com/nats-io/nack/cmd/nats-server-config-reloader",
         ),
         "kubectl": _kubectl,
+        "keda": _keda,
     }
     for name, make in made.items():
         to = folder / "bin" / name
@@ -72,6 +87,22 @@ def _servers(to: Path) -> None:
     minor = KUBERNETES.split(".")[1]
     stamp = f"-s -w -X {about}.gitVersion=v{KUBERNETES} -X {about}.gitMajor=1 -X {about}.gitMinor={minor}"
     _go(source, "build", "-ldflags", stamp, "-o", str(to), ".")
+
+
+def _keda(to: Path) -> None:
+    """Build KEDA's operator and metrics adapter into the folder `to`, with its definitions."""
+    module = "github.com/kedacore/keda/v2"
+    source = _module(to, [f"{one} => {one} {version}" for one, version in _PINNED_BY_KEDA.items()])
+    programs = [f"{module}/cmd/{one}" for one in ("operator", "adapter")]
+    _go(source, "get", "-tool", *(f"{one}@v{KEDA}" for one in programs))
+    _go(source, "mod", "tidy")
+    made = source / "made"
+    made.mkdir(exist_ok=True)
+    for one in programs:
+        _go(source, "build", "-ldflags", "-s -w", "-o", str(made / one.rpartition("/")[2]), one)
+    found = subprocess.check_output(["go", "list", "-m", "-f", "{{.Dir}}", module], cwd=source, text=True).strip()
+    shutil.copytree(Path(found) / "config" / "crd" / "bases", made / "definitions", dirs_exist_ok=True)
+    shutil.copytree(made, to)
 
 
 def _tool(to: Path, module: str, package: str) -> None:

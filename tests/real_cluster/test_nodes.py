@@ -106,7 +106,7 @@ def test_work_goes_on_after_a_node_with_a_server_of_nats_dies(nodes: Cluster, tm
     assert [where(place, f"nats-{number}") for number in range(3)].count("node-1") == 1
     place.succeed(place.begin("boss"))
     timeline = Timeline(place, "node-1")
-    before = timeline.effects()
+    before = effects(place)
     runs = place.begin("boss", RUNS // 2)
     timeline.lose()
     runs += place.begin("boss", RUNS // 2)
@@ -115,7 +115,7 @@ def test_work_goes_on_after_a_node_with_a_server_of_nats_dies(nodes: Cluster, tm
     place.succeed(runs)
     timeline.note("all runs are whole")
     print(timeline.events)
-    check_effects(place, before, timeline.effects(), runs)
+    check_effects(place, before, effects(place), runs)
     timeline.leave()
 
 
@@ -131,7 +131,7 @@ def test_a_single_server_of_nats_leaves_a_dead_node_when_it_is_out_of_service(no
     place.ready(*OBJECTS)
     assert {where(place, name) for name in ("nats-0", "memory")} == {"node-2"}
     timeline = Timeline(place, "node-2")
-    before = timeline.effects()
+    before = effects(place)
     runs = place.begin("boss", RUNS)
     timeline.lose()
     eventually(timeline.is_lost, what="the node is not ready", within=180)
@@ -146,7 +146,7 @@ def test_a_single_server_of_nats_leaves_a_dead_node_when_it_is_out_of_service(no
     place.succeed(runs)
     timeline.note("all runs are whole")
     print(timeline.events)
-    check_effects(place, before, timeline.effects(), runs)
+    check_effects(place, before, effects(place), runs)
     timeline.leave()
 
 
@@ -157,6 +157,13 @@ def check_effects(place: Place, before: dict[str, int], after: dict[str, int], r
     for run in runs:
         effects, events = sum(count for line, count in made.items() if run in line), place.events(run)
         assert effects <= EFFECTS <= effects + events.count('"code":"interrupted"'), events
+
+
+def effects(place: Place) -> dict[str, int]:
+    """Return the count of each effect, as the ledger has it."""
+    address = place.find("service", "ledger")["spec"]["clusterIP"]
+    found: dict[str, int] = httpx2.get(f"http://{address}:9000/", timeout=10).json()
+    return found
 
 
 def where(place: Place, name: str) -> str:
@@ -183,7 +190,7 @@ class Timeline:
     def lose(self) -> None:
         self.place.cluster.kill_node(int(self.node.rpartition("-")[2]))
         self.begun = time.monotonic()
-        self.at_loss = self.effects()
+        self.at_loss = effects(self.place)
 
     def leave(self) -> None:
         """Remove the namespace: nobody ends the pods of a dead node."""
@@ -191,11 +198,6 @@ class Timeline:
         self.place.kubectl("delete", "pods", *dead)
         namespace = ("delete", "namespace", self.place.name, "--timeout=300s")
         self.place.cluster.kubectl(*namespace, timeout=600)
-
-    def effects(self) -> dict[str, int]:
-        address = self.place.find("service", "ledger")["spec"]["clusterIP"]
-        found: dict[str, int] = httpx2.get(f"http://{address}:9000/", timeout=10).json()
-        return found
 
     def note(self, what: str) -> None:
         self.events.setdefault(what, round(time.monotonic() - self.begun, 1))
@@ -215,7 +217,7 @@ class Timeline:
             name = pod["metadata"]["labels"].get("app.kubernetes.io/name", "")
             if name in MOVED and pod["spec"].get("nodeName", self.node) != self.node:
                 self._of_pod(name, pod)
-        if "the node is not ready" in self.events and self.effects() != self.at_loss:
+        if "the node is not ready" in self.events and effects(self.place) != self.at_loss:
             self.note("first effect")
             return True
         return False
