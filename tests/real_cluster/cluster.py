@@ -169,6 +169,7 @@ class Cluster:
         """A token that may do everything, and the key that the tokens of service accounts are signed with."""
         key = subprocess.check_output(["openssl", "genrsa", "2048"], stderr=subprocess.DEVNULL)
         (self._state / "accounts.key").write_bytes(key)
+        self._front_proxy()
         (self._state / "tokens.csv").write_text(f"{_TOKEN},tests,tests,system:masters\n")
         cluster = {"server": self._api, "insecure-skip-tls-verify": True}
         config = {
@@ -180,6 +181,14 @@ class Cluster:
             "current-context": "one",
         }
         self.kubeconfig.write_text(json.dumps(config))
+
+    def _front_proxy(self) -> None:
+        """Make the certificate with which the API server asks APIs that pods serve, and its authority."""
+        make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30"]
+        authority = ["-CA", str(self._state / "front-ca.crt"), "-CAkey", str(self._state / "front-ca.key")]
+        for name, more in (("front-ca", []), ("front", authority)):
+            out = ["-keyout", str(self._state / f"{name}.key"), "-out", str(self._state / f"{name}.crt")]
+            subprocess.run([*make, "-subj", f"/CN={name}", *more, *out], check=True, capture_output=True)
 
     @property
     def _authority(self) -> Path:
@@ -201,6 +210,14 @@ class Cluster:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
+            f"--requestheader-client-ca-file={self._state / 'front-ca.crt'}",
+            "--requestheader-allowed-names=front",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={self._state / 'front.crt'}",
+            f"--proxy-client-key-file={self._state / 'front.key'}",
+            "--enable-aggregator-routing=true",
             "--allow-privileged=true",
             "--profiling=false",
         ]

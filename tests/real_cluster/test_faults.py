@@ -273,6 +273,7 @@ def test_nats_with_a_full_disk_works_again_once_there_is_room(cluster: Cluster, 
     ballast = folder / "ballast"
     subprocess.run(["dd", "if=/dev/zero", f"of={ballast}", "bs=64k"], check=False, capture_output=True)
     eventually(lambda: place.refuses("boss"), what="a run is refused", within=180)
+    eventually(lambda: place.status("/readyz") == 503, what="the gateway says that work cannot go on", within=180)
     ballast.unlink()
     begun = time.monotonic()
     eventually(lambda: place.status("/readyz") == 200, what="everything works again", within=400)
