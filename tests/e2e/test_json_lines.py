@@ -32,7 +32,6 @@ rules:
   - match: {first: "end "}
     reply: {tool_calls: [{name: end, arguments: {way: "{{ first.split('end ')[1].split()[0] }}"}}]}
 """
-HANG_SECONDS = 2
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         (script := folder / "script.yaml").write_text(SCRIPT)
         stack.environment |= {
             "CADRE_LOG_FORMAT": "json",
-            "CADRE_HANG_SECONDS": str(HANG_SECONDS),
             "ENDED": str(ended := folder / "ended"),
         }
         ended.touch()
@@ -67,7 +65,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def loud(stack: Stack) -> Service:
-    return stack.tools(HERE / "loud.py", start=False)
+    return stack.add("loud", "cadre_tools", HERE / "loud.py", start=False, CADRE_HANG_SECONDS="3")
 
 
 @pytest.fixture(scope="module")

@@ -151,4 +151,5 @@ def main(service: str, instance: str, printed: int, errors: int, hanging: int) -
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_blocking(2, True)  # another process that has the same file may have changed that
     main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
