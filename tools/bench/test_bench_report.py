@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bench import report
 from bench.code import NOT_INSTALLED
+from bench.scaling.growth import Line, table
 from bench.scaling.main import main as scaling
 
 MACHINE = {"cores": 2}
@@ -78,3 +79,15 @@ def text_of(values: Mapping[str, object]) -> str:
 def test_numbers_of_kept_runs_that_cannot_be_are_refused_before_anything_is_started(sizes: str) -> None:
     done = CliRunner().invoke(scaling, ["runs", "--runs", sizes])
     assert (done.exit_code, "write whole numbers from 1" in done.stderr) == (2, True), done.output
+
+
+def test_growth_compares_two_numbers_of_kept_runs() -> None:
+    done = CliRunner().invoke(scaling, ["growth", "--runs", "1000"])
+    assert (done.exit_code, "--runs=" in done.stderr) == (2, True), done.output
+
+
+def test_growth_is_a_ratio_of_large_to_small() -> None:
+    lines = [Line("a step", (50, 500), "ms", 8.0, 12.0), Line("a page", (1_000, 10_000), "ms", 0.0, 0.5)]
+    _, _, step, page = table(lines)
+    assert step == "| a step | 50 | 500 | 8.00 ms | 12.00 ms | 1.50 × |"
+    assert page.endswith("| 0.50 ms |  |")

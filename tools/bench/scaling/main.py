@@ -8,6 +8,7 @@ from functools import partial
 import click
 
 from bench.scaling import (
+    growth,
     hanging_members,
     kept_runs,
     long_conversation,
@@ -24,6 +25,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "long-conversation": long_conversation.run,
     "hanging-members": hanging_members.run,
     "runs": kept_runs.run,
+    "growth": growth.run,
 }
 
 
@@ -44,6 +46,10 @@ def main(parts: tuple[str, ...], sizes: list[int]) -> None:
     chosen = {part: PARTS[part] for part in parts or PARTS}
     if sizes and "runs" in chosen:
         chosen["runs"] = partial(kept_runs.run, sizes)
+    elif sizes and "growth" in chosen:
+        if len(sizes) == 1:
+            raise click.BadParameter("growth compares few kept runs with many: --runs=20000,1000000")
+        chosen["growth"] = partial(growth.run, sizes)
     for part, measure in chosen.items():
         say(part)
         measure()
