@@ -48,6 +48,12 @@ def test_what_needs_a_person_and_what_happened(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.set_viewport_size({"width": 1440, "height": 900})
 
+    page.get_by_role("combobox", name="In the last").select_option("hour")
+    minute = tokens.locator("a").filter(has_text="clerk").last
+    expect(minute).to_have_attribute("href", re.compile(r"^#/runs\?agent=clerk&since=\d+&until=\d+$"))
+    since, until = (int(part) for part in re.findall(r"\d{9,}", str(minute.get_attribute("href"))))
+    assert until - since == 60
+    page.get_by_role("combobox", name="In the last").select_option("day")
     page.get_by_role("combobox", name="By").select_option("model")
     expect(page.get_by_role("figure").filter(has_text="Tokens by model")).to_be_visible()
     page.get_by_role("combobox", name="By").select_option("agent")
@@ -62,3 +68,26 @@ def test_what_needs_a_person_and_what_happened(
     card.get_by_role("link", name="refund", exact=True).click()
     expect(page.get_by_role("region", name="Details").get_by_role("heading", name="refund")).to_be_visible()
     assert gateway.request("POST", f"/v1/runs/{run}/cancel", json={}).status_code == 202
+
+
+def test_statistics_have_charts_by_what_is_chosen(
+    page: Page, gateway: Gateway, pictures: Pictures, tmp_path: Path
+) -> None:
+    run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50", user="ann")
+    gateway.finished(run)
+    page.goto(f"{gateway.service.url}/#/statistics?span=hour")
+    for by, name in (("agent", "clerk"), ("user", "ann"), ("tool", "refund")):
+        page.get_by_role("combobox", name="By").select_option(by)
+        title = f"{'Calls' if by == 'tool' else 'Tokens'} by {by}"
+        figure = page.get_by_role("figure").filter(has_text=title)
+        expect(figure.locator(".legend").get_by_text(name)).to_be_visible()
+        expect(page.locator("main > div > .scroll > table").get_by_role("cell", name=name, exact=True)).to_be_visible()
+    page.get_by_role("combobox", name="By").select_option("user")
+    expect(page.get_by_role("figure").filter(has_text="Tokens by user").locator("a").last).to_have_attribute(
+        "href", re.compile(r"^#/runs\?user=ann&since=\d+&until=\d+$")
+    )
+    page.get_by_role("combobox", name="By").select_option("day")
+    expect(page.get_by_role("figure")).to_have_count(2)
+    page.get_by_role("combobox", name="By").select_option("agent")
+    expect(page.get_by_role("figure")).to_have_count(4)
+    pictures.at_all_widths(page, "statistics")

@@ -6,6 +6,8 @@ import { columns, seriesOf, valuesOf } from "../../services/cadre_gateway/consol
 const NOW = Date.UTC(2026, 10, 22, 14, 30) / 1000;
 
 test("columns end with the hour or the day of now, and have the names that the gateway gives them", () => {
+  const minutes = columns("hour", NOW + 7);
+  assert.deepEqual([minutes.length, minutes.at(-1).key, minutes[0].key], [60, "2026-11-22T14:30Z", "2026-11-22T13:31Z"]);
   const hours = columns("day", NOW);
   assert.deepEqual([hours.length, hours.at(-1).key, hours[0].key], [24, "2026-11-22T14:00Z", "2026-11-21T15:00Z"]);
   assert.equal(hours.at(-1).end - hours.at(-1).begin, 3600);

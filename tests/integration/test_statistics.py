@@ -75,7 +75,7 @@ async def test_a_question_that_cannot_be_answered_is_told_why(nats_server: NatsS
     try:
         async with entered(gateway) as world:
             for query, said in (
-                ({"by": "agent,colour"}, "write some of hour, day, team, agent"),
+                ({"by": "agent,colour"}, "write some of minute, hour, day, team, agent"),
                 ({"since": "yesterday"}, "since: 'yesterday': write Unix seconds, a date"),
                 ({"from": "1"}, "from: unknown parameter; known parameters: since, until"),
             ):

@@ -160,3 +160,32 @@ def test_members_do_not_count_among_the_times_of_tasks() -> None:
     member = msgspec.structs.replace(ROOT, id="other", started_at=NOW)
     book.add(0, 1, NOW + 5, entry(ev.RunFinished(state="success")), member)
     assert (total(book)[()].runs, total(book)[()].p50_seconds) == (1, None)
+
+
+def test_the_last_two_hours_are_known_by_the_minute_and_survive_saving() -> None:
+    book = ledger()
+    for seq, seconds in enumerate([0, 30, 61, 3599, 2 * HOUR_SECONDS + 61], start=1):
+        book.add(0, seq, DAY + seconds, entry(answered()), ROOT)
+    kept = UsageLedger(msgspec.json.decode(msgspec.json.encode(book.to_saved()), type=SavedLedger))
+    for one in (book, kept):
+        found = one.rows(DAY, 1e12, ("minute", "agent"), {}, of_minutes=True)
+        assert [(row.minute, row.model_calls) for row in found] == [
+            ("2024-10-04T00:59Z", 1),
+            ("2024-10-04T02:01Z", 1),
+        ], "what is two hours old is not kept by the minute"
+        assert total(one)[()].model_calls == 5, "and each call is in the sums by the hour once"
+    late = ledger()
+    late.add(0, 1, DAY + 30, entry(answered()), ROOT)
+    late.add(0, 2, DAY + 50, entry(answered()), ROOT)
+    (row,) = late.rows(DAY, 1e12, ("minute",), {}, of_minutes=True)
+    assert (row.minute, row.model_calls, row.tokens) == ("2024-10-04T00:00Z", 2, 22)
+
+
+def test_sums_by_the_minute_have_a_bound() -> None:
+    book = ledger()
+    for number in range(12_000):
+        root = msgspec.structs.replace(ROOT, user=f"u{number % 100}")
+        book.add(0, number + 1, DAY + number // 100 * 60, entry(answered()), root)
+    assert len(book.to_saved().minutes) <= 5_000
+    newest = book.rows(DAY + 119 * 60, 1e12, ("minute",), {}, of_minutes=True)
+    assert [row.model_calls for row in newest] == [100]

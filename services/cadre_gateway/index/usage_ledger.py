@@ -1,4 +1,4 @@
-"""Sum up from the journals what agents have used, by hour and as totals that only grow. Pure.
+"""Sum up from the journals what agents have used, by hour, of late by minute, and as totals that only grow. Pure.
 
 The sums outlive the runs, and the totals, which Prometheus reads as counters, outlive every process. A counter that a
 process holds is lost with it: in a crash loop it would stay at 1.
@@ -25,11 +25,18 @@ from cadre.recent import Recent
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 
+MINUTE_SECONDS = 60
 HOUR_SECONDS = 3600
 DAY_SECONDS = 86_400
 
 MAX_CELLS = 50_000
 """Sums that are kept at most. Beyond, the oldest days lose first their sessions, then their hours, then their users."""
+
+KEEP_MINUTES_SECONDS = 2 * HOUR_SECONDS
+"""Sums by the minute reach back so far from the newest."""
+
+MAX_MINUTE_CELLS = 5_000
+"""Sums by the minute that are kept at most. Beyond, the oldest minutes go."""
 
 KEEP_HOURS_DAYS = 40
 """The sums of older days are those of whole days, without sessions."""
@@ -60,7 +67,8 @@ class LedgerKey(NamedTuple):
     """The key of one sum."""
 
     hour: int
-    """Its begin in Unix seconds; that of the day where hours are not kept apart."""
+    """Its begin in Unix seconds; that of the day where hours are not kept apart, that of the minute for a sum by the
+    minute."""
     team: str
     agent: str
     user: str
@@ -150,6 +158,46 @@ class SavedLedger(msgspec.Struct, kw_only=True):
     details: dict[int, int] = {}
     open_tools: dict[str, str] = {}
     totals: list[tuple[TotalKey, float]] = []
+    minutes: list[tuple[LedgerKey, Figures]] = []
+
+
+class MinuteSums:
+    """The sums of the last two hours by the minute, in addition to those of whole hours."""
+
+    def __init__(self, saved: Iterable[tuple[LedgerKey, Figures]], max_cells: int = MAX_MINUTE_CELLS) -> None:
+        self._minutes: dict[int, dict[LedgerKey, Figures]] = {}
+        self._size = 0
+        self._newest = 0
+        self._max_cells = max_cells
+        for key, sums in saved:
+            self.add(key, sums)
+
+    def add(self, key: LedgerKey, sums: Figures) -> None:
+        """Add to the sum of the minute; `sums` are not kept."""
+        if key.hour > self._newest:
+            self._newest = key.hour
+            self._forget([minute for minute in self._minutes if minute <= self._oldest])
+        if key.hour <= self._oldest:
+            return
+        minute = self._minutes.setdefault(key.hour, {})
+        if key not in minute:
+            minute[key] = Figures()
+            self._size += 1
+        minute[key].add(sums)
+        while self._size > self._max_cells and len(self._minutes) > 1:
+            self._forget([min(self._minutes)])
+
+    def cells(self, since: float, until: float) -> list[tuple[LedgerKey, Figures]]:
+        """Return the sums of the minutes that begin in the time."""
+        return [cell for minute, cells in self._minutes.items() if since <= minute < until for cell in cells.items()]
+
+    @property
+    def _oldest(self) -> int:
+        return self._newest - KEEP_MINUTES_SECONDS
+
+    def _forget(self, minutes: Iterable[int]) -> None:
+        for minute in minutes:
+            self._size -= len(self._minutes.pop(minute))
 
 
 class UsageLedger:
@@ -166,6 +214,7 @@ class UsageLedger:
         self._open_tools = Recent[str, str](_MAX_OPEN_TOOLS)
         self._open_tools.update(saved.open_tools)
         self.totals = Totals(saved.totals)
+        self._minutes = MinuteSums(saved.minutes)
         self._size = 0
         self._max_cells = max_cells
         self._newest = 0
@@ -190,6 +239,7 @@ class UsageLedger:
             details={day: int(detail) for day, detail in self._details.items()},
             open_tools=dict(self._open_tools),
             totals=self.totals.to_saved(),
+            minutes=self._minutes.cells(0, float("inf")),
         )
 
     def grow(self, shards: int) -> None:
@@ -220,13 +270,22 @@ class UsageLedger:
                     model,
                     tool,
                 )
+                self._minutes.add(key._replace(hour=int(at // MINUTE_SECONDS) * MINUTE_SECONDS), sums)
                 self._count(key, sums)
 
-    def rows(self, since: float, until: float, by: Sequence[Dimension], only: Mapping[str, str]) -> list[FiguresRow]:
-        """Return the sums of the hours that begin in the time, in the order of what they are taken by; `only` those of
-        these values."""
+    def rows(
+        self,
+        since: float,
+        until: float,
+        by: Sequence[Dimension],
+        only: Mapping[str, str],
+        *,
+        of_minutes: bool = False,
+    ) -> list[FiguresRow]:
+        """Return the sums of the hours that begin in the time, or `of_minutes` those of the minutes, in the order of
+        what they are taken by; `only` those of these values."""
         found: dict[tuple[str, ...], FiguresRow] = {}
-        for key, sums in self._cells(since, until):
+        for key, sums in self._minutes.cells(since, until) if of_minutes else self._cells(since, until):
             if any(getattr(key, name) != value for name, value in only.items()):
                 continue
             values = tuple(_SHOWN[name](key) if name in _SHOWN else str(getattr(key, name)) for name in by)
@@ -340,11 +399,15 @@ def _day(key: LedgerKey) -> str:
     return datetime.fromtimestamp(key.day, UTC).date().isoformat()
 
 
-def _hour(key: LedgerKey) -> str:
+def _minute(key: LedgerKey) -> str:
     return datetime.fromtimestamp(key.hour, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
-_SHOWN: dict[Dimension, Callable[[LedgerKey], str]] = {"day": _day, "hour": _hour}
+def _hour(key: LedgerKey) -> str:
+    return datetime.fromtimestamp(key.hour - key.hour % HOUR_SECONDS, UTC).strftime("%Y-%m-%dT%H:%MZ")
+
+
+_SHOWN: dict[Dimension, Callable[[LedgerKey], str]] = {"day": _day, "hour": _hour, "minute": _minute}
 
 
 def _time_key(seconds: float) -> int:

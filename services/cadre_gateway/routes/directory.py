@@ -216,19 +216,20 @@ def statistics_router(ledger: UsageLedger, clock: Clock) -> APIRouter:
         tool: Only = None,
     ) -> Response:
         """Sums over the journals, runs that were removed since included. Sums are over whole hours, and over whole days
-        of UTC for data older than 40 days."""
+        of UTC for data older than 40 days; by `minute` over whole minutes of the last two hours."""
         ledger.check_current()
         now = clock.now()
         begin = moment("since", since, now) if since is not None else now - _MONTH_SECONDS
         end = moment("until", until, now) if until is not None else now
-        begin -= begin % 3600
         names = {"team": team, "agent": agent, "user": user, "session": session, "model": model, "tool": tool}
         only = {name: value for name, value in names.items() if value is not None}
         dimensions = _dimensions(by)
-        rows = ledger.rows(begin, end, dimensions, only)
+        of_minutes = "minute" in dimensions
+        begin -= begin % (60 if of_minutes else 3600)
+        rows = ledger.rows(begin, end, dimensions, only, of_minutes=of_minutes)
         if len(rows) > MAX_ROWS:
             raise invalid(f"by: {len(rows):,} rows are over {MAX_ROWS:,}: ask for a shorter time or for less at once")
-        total = next(iter(ledger.rows(begin, end, (), only)), FiguresRow())
+        total = next(iter(ledger.rows(begin, end, (), only, of_minutes=of_minutes)), FiguresRow())
         return json_answer(Statistics(since=begin, until=end, by=dimensions, rows=rows, total=total))
 
     return routes

@@ -220,7 +220,7 @@ class IndexState(msgspec.Struct, kw_only=True):
     """The last one of this process."""
 
 
-Dimension = Literal["hour", "day", "team", "agent", "user", "session", "model", "tool"]
+Dimension = Literal["minute", "hour", "day", "team", "agent", "user", "session", "model", "tool"]
 """Dimensions of the sums. A `team` is named by the agent of its trees' roots."""
 
 
@@ -281,6 +281,8 @@ class FiguresRow(Figures, kw_only=True):
     p50_seconds: float | None = None
     """The time within which half of the root runs ended that ended then, at most a tenth too long; null without any."""
     p95_seconds: float | None = None
+    minute: str | UnsetType = UNSET
+    """Of UTC, such as 2026-11-22T14:05Z; kept for the last two hours."""
     hour: str | UnsetType = UNSET
     """Of UTC, such as 2026-11-22T14:00Z; the begin of the day for data whose hours are not kept apart any more."""
     day: str | UnsetType = UNSET

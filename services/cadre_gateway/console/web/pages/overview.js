@@ -2,10 +2,10 @@
 
 import { get, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
-import { columns, seriesOf, SPANS, valuesOf } from "../state/usage.js";
-import { chart } from "../view/chart.js";
-import { alert, empty, field, fill, h, table } from "../view/element.js";
-import { argumentsText, brief, clock, cost, count, duration, errorText, relative } from "../view/format.js";
+import { SPANS } from "../state/usage.js";
+import { alert, empty, field, fill, h, table, withCode } from "../view/element.js";
+import { argumentsText, brief, clock, duration, errorText, relative } from "../view/format.js";
+import { showUsage } from "../view/usage_charts.js";
 
 const LISTED = 5;
 const COUNTED = 100;
@@ -52,13 +52,7 @@ export function overviewPage(main, { query, setQuery }) {
     drawLoad(agents.agents, queued);
   }, told);
 
-  const used = poll(30, async (signal) => {
-    const { by: time } = SPANS[chosen.span];
-    const cols = columns(chosen.span, Date.now() / 1000);
-    const since = cols[0].begin;
-    const [all, parts] = await Promise.all([`${time}`, `${time},${chosen.by}`].map((by) => allowed(withQuery("/v1/stats", { by, since }), signal, { rows: [] })));
-    drawCharts(time, cols, all.rows, parts.rows);
-  }, told);
+  const used = poll(30, (signal) => showUsage(charts, chosen.span, chosen.by, (path) => allowed(path, signal, { rows: [] })), told);
 
   function drawNeeds({ held, letters, budgets, agents, ends, since }) {
     const sections = [
@@ -66,7 +60,7 @@ export function overviewPage(main, { query, setQuery }) {
         h("a", { href: `#/run/${encodeURIComponent(one.tree)}?at=${encodeURIComponent(`call:${one.call}`)}` }, one.kind === "question" ? "Question" : one.name),
         ` ${argumentsText(one.arguments, 80)} `, h("small", null, `${one.agent}, ${relative(one.requested_at)}`)])),
       ...["failed", "out of steps"].map((words, at) => need(`${words} in a day`, `#${withQuery("/runs", { state: ["error", "max_steps_error"][at], since })}`, ends[at].total ?? 0, null, ends[at].runs.map((run) => [
-        h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, brief(run.task, 60) || run.id), " ", h("small", null, `${run.agent}: ${brief(errorText(run.error), 100)}`)]))),
+        h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, withCode(brief(run.task, 60) || run.id)), " ", h("small", null, `${run.agent}: ${brief(errorText(run.error), 100)}`)]))),
       need("dead letters", "#/dead-letters", letters.dead_letters.length, letters.next, letters.dead_letters.slice(0, LISTED).map((one) => [
         `${one.queue} `, h("small", null, `${brief(one.reason, 100)}, ${relative(one.at)}`)])),
       need("budgets near their end", "#/statistics", ...near(budgets.budgets)),
@@ -77,27 +71,6 @@ export function overviewPage(main, { query, setQuery }) {
     if (needs.dataset.signature === signature) return;
     needs.dataset.signature = signature;
     fill(needs, sections.length ? sections : empty("Nothing needs a person."));
-  }
-
-  function drawCharts(time, cols, all, parts) {
-    const words = ({ begin }) => (time === "day" ? new Date(begin * 1000).toLocaleDateString([], { timeZone: "UTC", day: "numeric", month: "short" })
-      : new Date(begin * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));
-    const times = cols.map(words);
-    const link = (shown, one) => {
-      const { begin, end } = cols[times.indexOf(shown)];
-      const own = chosen.by === "agent" && one.isPart && !one.isRest ? { agent: one.name } : {};
-      return `#${withQuery("/runs", { ...own, state: one.state, since: begin, until: end })}`;
-    };
-    const of = (name) => valuesOf(all, time, cols, name);
-    const failed = of("failed");
-    const by = (measure) => seriesOf(parts, time, chosen.by, cols, measure).map((one) => ({ ...one, isPart: true }));
-    fill(charts,
-      chart("Runs", { times, link, show: count, series: [
-        { name: "ended well", mark: "ok", values: of("runs").map((runs, at) => (runs ?? 0) - (failed[at] ?? 0)) }, { name: "failed", mark: "failed", state: "error", values: failed }] }),
-      chart("How long a task took", { times, link, show: duration, stacked: false, series: [
-        { name: "half of them", values: of("p50_seconds") }, { name: "95 of 100", values: of("p95_seconds") }] }),
-      chart(`Cost by ${chosen.by}`, { times, link, show: cost, series: by((row) => row.cost) }),
-      chart(`Tokens by ${chosen.by}`, { times, link, show: count, series: by((row) => row.input_tokens + row.output_tokens) }));
   }
 
   function drawLoad(agents, { agents: loads, queues }) {

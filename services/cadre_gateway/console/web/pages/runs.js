@@ -4,7 +4,7 @@ import { get, may, post, runPath, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { HeldList } from "../state/held_list.js";
 import { runMark } from "../state/run_tree.js";
-import { alert, badge, button, dialog, empty, field, fill, h, liveTable, toast } from "../view/element.js";
+import { alert, badge, button, dialog, empty, field, fill, h, liveTable, toast, withCode } from "../view/element.js";
 import { brief, clock, cost, count, duration, errorText } from "../view/format.js";
 import { keep, kept } from "../view/kept.js";
 import { startRun } from "./new_run.js";
@@ -322,7 +322,7 @@ function columnsOf({ isSelected, select, filterBy }) {
   return [
     { name: "select", head: h("span", { class: "hidden" }, "Selected"), always: true, cell: (run) => h("input", { type: "checkbox", "aria-label": `Select ${brief(run.task, 60) || run.id}`, checked: isSelected(run.id), onchange: (event) => select(run.id, event.target.checked) }) },
     { name: "state", head: "State", always: true, cell: stateCell },
-    { name: "task", head: "Task", always: true, cell: (run) => h("a", { href: `#/run/${encodeURIComponent(run.id)}`, title: run.task }, brief(run.task, 120) || run.id) },
+    { name: "task", head: "Task", always: true, cell: (run) => h("a", { href: `#/run/${encodeURIComponent(run.id)}`, title: run.task }, withCode(brief(run.task, 120) || run.id)) },
     { name: "agent", head: "Agent", cell: (run) => filter("agent", run.agent) },
     { name: "user", head: "User", cell: (run) => filter("user", run.user) },
     { name: "session", head: "Session", cell: (run) => filter("session", run.session) },

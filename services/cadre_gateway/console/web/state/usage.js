@@ -1,12 +1,13 @@
 // What statistics of the gateway make of a time: columns, and a series for each agent or model. No clock, no DOM.
 
+const MINUTE = 60;
 const HOUR = 3600;
 const DAY = 24 * HOUR;
 const SERIES = 5; // the others are summed up in one more
 
-/** The times that the overview offers: what the gateway is asked for, and the seconds of one column. */
+/** The times that people choose of: what the gateway is asked for, and the seconds of one column. */
 export const SPANS = {
-  half: { words: "12 hours", by: "hour", count: 12, seconds: HOUR },
+  hour: { words: "60 minutes", by: "minute", count: 60, seconds: MINUTE },
   day: { words: "24 hours", by: "hour", count: 24, seconds: HOUR },
   week: { words: "7 days", by: "day", count: 7, seconds: DAY },
   month: { words: "30 days", by: "day", count: 30, seconds: DAY },
