@@ -109,6 +109,34 @@ def test_arguments_beside_the_task_are_sent_again(page: Page, gateway: Gateway) 
     assert accepted[0]["task"]["inputs"] == given
 
 
+def test_the_other_pages_keep_the_digits_too(page: Page, gateway: Gateway) -> None:
+    run = gateway.submit("payer", "pay", session="digits", user=ACCOUNT)
+    waiting(gateway, run)
+    page.goto(f"{gateway.service.url}/#/overview")
+    expect(page.get_by_role("region", name="Needs a person")).to_contain_text(f"account={ACCOUNT}")
+    page.goto(f"{gateway.service.url}/#/runs?columns=user")
+    expect(page.locator(".runs .c-user").filter(has_text=ACCOUNT)).to_have_count(1)
+    page.goto(f"{gateway.service.url}/#/chat?agent=payer&session=digits")
+    account = page.get_by_label("account")
+    expect(account).to_have_value(ACCOUNT)
+    account.fill(str(2**53 + 5))
+    page.get_by_role("button", name="Approve with changes").click()
+    assert booked(gateway, run)["digits"] == str(2**53 + 5)
+
+    page.goto(f"{gateway.service.url}/#/runs")
+    page.get_by_role("button", name="New run").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Task").fill("pay from variables")
+    dialog.get_by_text("More").click()
+    given = {"account": 2**64 + 3, "about": ABOUT}
+    dialog.get_by_label("Arguments as JSON").fill(json.dumps(given))
+    dialog.get_by_role("button", name="Start").click()
+    expect(the_call(page)).to_be_visible()
+    started = page.url.split("#/run/")[1].split("?")[0]
+    accepted = [data["event"] for event, data in _events_so_far(gateway, started) if event == "run.accepted"]
+    assert accepted[0]["task"]["inputs"] == given
+
+
 def test_what_the_page_cannot_show_is_named_and_the_rest_is_shown(
     page: Page, gateway: Gateway, errors: Errors, pictures: Pictures
 ) -> None:
