@@ -1,4 +1,5 @@
-"""A2A's official compatibility kit, branch for 1.0, against a real gateway. Whoever runs it fetches the kit (`KIT`)."""
+"""A2A's official compatibility kit, branch for 1.0, against a real gateway. Anyone who runs it fetches the kit
+(`KIT`)."""
 
 import json
 import os

@@ -49,7 +49,7 @@ def test_the_first_cost_is_an_increase(watchers: Watchers, gateway: Gateway) -> 
 
 
 def test_a_crash_loop_is_told(watchers: Watchers, stack: Stack, gateway: Gateway) -> None:
-    """Each worker counts one loss at most before it dies: nobody who reads workers alone sees anything grow."""
+    """Each worker counts one loss at most before it dies: no one who reads workers alone sees anything grow."""
     stack.hold_model()
     run = gateway.submit("worker", "hold on")
     gateway.wait_for(run, "model.called", agent="worker")

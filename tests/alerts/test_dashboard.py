@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 class Told:
-    """What the API says of all runs, once all but a held one have ended."""
+    """The API's answers on all runs, once all but a held one have ended."""
 
     def __init__(self, gateway: Gateway, stack: Stack) -> None:
         self._gateway = gateway

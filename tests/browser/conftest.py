@@ -1,4 +1,4 @@
-"""A real Chromium over pages of this folder. Where there is none, the tests are skipped with a loud word."""
+"""A real Chromium over pages of this folder. Without one, the tests are skipped with a loud word."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ NewCall = Callable[[], ToolContext]
 
 
 def missing() -> str:
-    """What is not installed; empty when all is there."""
+    """Return what is not installed; empty when all is there."""
     commands = [
         os.environ.get("CADRE_BROWSER_CHROMIUM", "chromium"),
         os.environ.get("CADRE_BROWSER_DRIVER", "chromedriver"),

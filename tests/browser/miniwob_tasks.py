@@ -1,6 +1,6 @@
-"""What an agent's second block does on a page of MiniWoB++, by its name: `page` is its text, `query` the task on it.
+"""The second block of an agent for each page of MiniWoB++, by name: `page` is its text, `query` the task on it.
 
-Each works for any instance of its task: it goes by what the page says.
+Each works for any instance of its task: it follows what the page says.
 """
 
 FILL = """

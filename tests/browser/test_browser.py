@@ -40,7 +40,7 @@ async def test_a_visit(web: WebServer, call: NewCall) -> None:
     told = await go_to(f"{web.url}/shop.html", call())
     assert told.startswith(f"At {web.url}/shop.html (Shop), scrolled to 0 of ")
     assert await text_exists("Accept cookies?", call())
-    # The banner takes the click, and nobody says so: only the screenshot would show it.
+    # The banner takes the click, and no one says so: only the screenshot would show it.
     await click("Buy now", call())
     assert await text_exists("The basket is empty", call())
     await close_popups(call())

@@ -1,4 +1,4 @@
-"""What a browser shows and complains of while a test drives it."""
+"""A record of what a browser shows and complains of while a test drives it."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SCHEMES = ("dark", "light")
 
 
 class Errors(list[str]):
-    """What the browser's console and the page's own code complained of."""
+    """Complaints of the browser's console and of the page's code."""
 
     def watch(self, page: Page) -> None:
         page.on("console", self._on_message)

@@ -1,4 +1,4 @@
-"""What people do with the console's buttons: correct a proposal, edit a queue, tell, compare, pause, retry."""
+"""Tests of what people do with the console's buttons: correct a proposal, edit a queue, tell, compare, pause, retry."""
 
 import asyncio
 import re

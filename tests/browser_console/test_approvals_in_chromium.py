@@ -105,7 +105,7 @@ def test_a_session_is_a_conversation_with_its_approvals_in_place(
     held.get_by_role("button", name="Approve with changes").click()
     expect(held).to_contain_text("refund 70 is done")
 
-    # The session lies in the address: whoever opens it reads the same.
+    # The session lies in the address: anyone who opens it reads the same.
     page.reload()
     expect(log.get_by_role("article")).to_have_count(2)
     expect(log.get_by_role("article").last).to_contain_text("refund 70 is done")

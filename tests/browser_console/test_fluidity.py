@@ -1,4 +1,5 @@
-"""How the page of a large run keeps up with 50 events a second. They are made in the browser, in place of a gateway."""
+"""Tests of how the page of a large run keeps up with 50 events a second. They are made in the browser, in place of a
+gateway."""
 
 import json
 from pathlib import Path

@@ -40,7 +40,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def chats(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an Open WebUI that has been told of the gateway, and of nothing else."""
+    """The address of an Open WebUI that has heard of the gateway, and of nothing else."""
     folder, port = tmp_path_factory.mktemp("open-webui"), free_port()
     environment = {
         **os.environ,
@@ -50,7 +50,7 @@ def chats(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "OPENAI_API_BASE_URL": f"{gateway.service.url}/v1",
         "OPENAI_API_KEY": "none",
         "ENABLE_FORWARD_USER_INFO_HEADERS": "true",
-        # It asks nobody else, and loads no models of its own.
+        # It asks no one else, and loads no models.
         "ENABLE_OLLAMA_API": "False",
         "RAG_EMBEDDING_ENGINE": "openai",
         "OFFLINE_MODE": "True",
@@ -171,7 +171,7 @@ def test_a_call_is_decided_in_the_chat_and_the_doings_are_thoughts(
 
 
 def test_a_call_is_decided_behind_the_link(page: Page, chats: str, gateway: Gateway, tmp_path: Path) -> None:
-    """Who then says so in the chat hears how it went on."""
+    """A person who then says so in the chat hears how it went on."""
     books = tmp_path / "books"
     begin(page, chats, "chief")
     question = say(page, f"have clerk: refund {books} 600")

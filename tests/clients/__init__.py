@@ -1,1 +1,1 @@
-"""Agent frameworks as clients of the gateway's door for OpenAI: `make test-clients`, in an environment of its own."""
+"""Agent frameworks as clients of the gateway's door for OpenAI: `make test-clients`, in its own environment."""

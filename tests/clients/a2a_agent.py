@@ -1,5 +1,5 @@
 """Talks with agents by the stock client of A2A, in an environment that has it: a URL of the gateway, a file to book in;
-prints what it was told, as JSON."""
+prints what it was sent, as JSON."""
 
 import asyncio
 import json

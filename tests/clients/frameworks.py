@@ -29,7 +29,7 @@ def openai_agents_chat(url: str) -> Any:
 
 
 def openai_agents_responses(url: str) -> Any:
-    """The same over responses, which is what the SDK does by itself."""
+    """The same over responses, which is what the SDK does on its own."""
     from agents import OpenAIResponsesModel
 
     return asyncio.run(_openai_agents(OpenAIResponsesModel("host", AsyncOpenAI(base_url=url, api_key="any"))))

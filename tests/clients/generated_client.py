@@ -1,5 +1,5 @@
 """Calls the gateway by a client that openapi-python-client has made: its URL, a key, a call that waits; prints as JSON
-what it was told."""
+what it was sent."""
 
 import json
 import sys

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def told_by(script: Path, gateway: Gateway, books: Path) -> dict[str, Any]:
-    """What the script says that its client was told."""
+    """Return what the script says that its client was sent."""
     copied = books.parent / script.name
     copied.write_text(script.read_text())
     (books.parent / "node_modules").symlink_to(PACKAGES)

@@ -35,7 +35,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def told_by(*command: object, folder: Path | None = None) -> object:
-    """What the program prints last, as JSON."""
+    """Return what the program prints last, as JSON."""
     ended = subprocess.run(
         [str(word) for word in command],
         capture_output=True,

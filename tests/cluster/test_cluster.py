@@ -31,7 +31,7 @@ REPORT = Path(__file__).parents[2] / "build" / "cluster.json"
 USERS = 6
 LAG = "cadre_queue_lag"
 READER = "a-reader"
-"""The first one in the list: who counts only what is told asks for the last one twice."""
+"""The first one in the list: who counts only what is reported asks for the last one twice."""
 FAILOVER_WITHIN = 30.0
 """Seconds; an election takes 4 to 9 s after the last sign of a leader that was killed."""
 
@@ -44,7 +44,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterStack]:
             stack.agent(TEAM / f"{agent}.yaml", name=f"{agent}-{replica}", start=False)
         stack.tools(TEAM / "tools.py", start=False)
         stack.gateway(start=False)
-        # Servers and services at once, as after a power cut: nobody waits for anybody, and all get there.
+        # Servers and services at once, as after a power cut: no one waits for anybody, and all get there.
         for service in stack.services.values():
             if not service.is_running:
                 service.start(wait=False)

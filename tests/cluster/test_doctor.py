@@ -1,4 +1,5 @@
-"""What `cadre doctor` says of a loss of power, from the monitoring of real servers and the copies of real streams."""
+"""Tests of what `cadre doctor` says of a loss of power, from the monitoring of real servers and the copies of real
+streams."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -58,7 +58,7 @@ async def test_a_claim_and_a_start_at_once(cluster: NatsCluster) -> None:
             return True
 
         async def is_in_order(number: int) -> bool:
-            """Whether the task lies before the claim, or is not there; True if it is there."""
+            """Return whether the task lies before the claim, or is not there; True if it is there."""
             run = f"{uuid4().hex[:31]}0"
             first, second = start(run), claims.claim(run, 1)
             if number % 2:

@@ -1,4 +1,4 @@
-"""Two of three servers are down: nothing is acknowledged, nobody gives up, and all goes on when one is back."""
+"""Two of three servers are down: nothing is acknowledged, no one gives up, and all goes on when one is back."""
 
 import asyncio
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ async def test_without_a_majority_everything_waits(cluster: NatsCluster) -> None
 
 
 async def _signs_of_life(observer: NatsClient, count: int) -> None:
-    """So many from whoever has a record in work, none more than 3 s after the one before."""
+    """So many from anyone who has a record in work, none more than 3 s after the one before."""
     subscription = await observer.subscribe("$JS.ACK.>")
     for _ in range(count):
         message = await subscription.next_msg(timeout=3.0)

@@ -89,7 +89,7 @@ async def test_a_power_cut(disk: Disk, sync: str, capsys: pytest.CaptureFixture[
             # Streams that have been there for long; of a new one not even its name would be left.
             _command("sync", "-f", disk.folder)
         acked = await _write(nc, topology)
-        # From here on nothing is acknowledged; the writers are told of nothing that the copy could miss.
+        # From here on nothing is acknowledged; the writers learn of nothing that the copy could miss.
         os.kill(server.pid, signal.SIGSTOP)
         await asyncio.to_thread(disk.photograph)
         server.kill()

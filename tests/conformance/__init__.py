@@ -1,1 +1,1 @@
-"""The MCP server before the suite of the protocol: `make test-conformance`, with packages of its own."""
+"""The MCP server before the suite of the protocol: `make test-conformance`, with its own packages."""

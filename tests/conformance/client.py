@@ -29,7 +29,7 @@ _EXAMPLES: dict[str, Any] = {
 def example_of(tool: McpTool, tools: list[McpTool]) -> dict[str, Any]:
     """Arguments that fit a simple tool."""
     properties = tool.card.input_schema.get("properties", {})
-    if "schema" in properties:  # it is to be sent what another one has told of itself
+    if "schema" in properties:  # it is to be sent what another one has reported of itself
         return {"schema": next(one.card.input_schema for one in tools if one is not tool)}
     return {name: _EXAMPLES.get(one.get("type"), "text") for name, one in properties.items()}
 

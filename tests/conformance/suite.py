@@ -1,4 +1,4 @@
-"""Where the suite lies, and how what it prints is read."""
+"""The place of the suite, and a reader of its output."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def without_colours(told: str) -> str:
-    """What it prints, as plain text."""
+    """Return what it prints, as plain text."""
     return _COLOURS.sub("", told)
 
 
@@ -22,7 +22,7 @@ def failed_checks(told: str) -> set[str]:
 
 
 def passed_checks(told: str) -> int:
-    """How many checks have passed."""
+    """Return how many checks have passed."""
     passed = re.search(r"Passed: (\d+)/\d+", told)
     assert passed is not None, told
     return int(passed[1])

@@ -15,7 +15,8 @@ TEAM = Path(__file__).parent / "team"
 NO_PROTOCOL_ERROR = {"sep-2663-tasks-get-status-failed"}
 """Once its run has begun, a call ends with an answer or an error that its model reads: no task is `failed`."""
 NOT_ASKED_BEFORE = {"sep-2663-mrtr-synchronous-before-task-creation"}
-"""What a call lacks is told to the model that made it, which knows better than a person whom the client would ask."""
+"""A call's missing arguments are reported to the model that made it, which knows better than a person whom the client
+would ask."""
 
 
 @pytest.fixture(scope="module")

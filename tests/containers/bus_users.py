@@ -1,4 +1,4 @@
-"""That every container has the key of its own NATS user and no other, and that this key opens nothing of others."""
+"""That every container has the key of its NATS user and no other, and that this key opens nothing of others."""
 
 import json
 from collections.abc import Iterable

@@ -16,7 +16,7 @@ class NoEngine(Exception):
 
 
 class Compose:
-    """`docker compose` on the shipped file, under a project name and a host port of its own."""
+    """`docker compose` on the shipped file, under a project name and its own host port."""
 
     def __init__(self, overrides: Sequence[Path], environment: dict[str, str]) -> None:
         files = [ROOT / "docker-compose.yml", *overrides]
@@ -34,7 +34,7 @@ class Compose:
         return self("config", "--services").split()
 
     def inside(self, service: str, program: str) -> Any:
-        """What a Python program prints, as JSON, when it is run in the service's container."""
+        """Return what a Python program prints, as JSON, when it is run in the service's container."""
         return json.loads(self("exec", "-T", service, "python", "-c", program))
 
     def exit_code(self, service: str) -> int:

@@ -280,7 +280,7 @@ def attempt(compose: Compose, services: list[str], gateway: str, more: Compose, 
 
 
 def keys(compose: Compose) -> str:
-    """What the server knows its users by."""
+    """Return what the server knows its users by."""
     return compose("exec", "-T", "nats", "cat", "/etc/nats/auth/auth.conf")
 
 
@@ -303,7 +303,7 @@ def begin(gateway: str, agent: str, task: str) -> str:
 
 
 def state_of(gateway: str, run: str) -> dict[str, Any]:
-    """Return what the gateway tells of a run; nothing while it does not answer."""
+    """Return what the gateway says of a run; nothing while it does not answer."""
     try:
         answer = httpx2.get(f"{gateway}/v1/runs/{run}", timeout=30)
     except httpx2.TransportError:

@@ -91,7 +91,7 @@ def own_engine(build_arguments: Sequence[str]) -> Iterator[list[list[str]]]:
 
 
 def _context() -> list[str]:
-    """What deploy/Dockerfile.dockerignore lets in."""
+    """Return what deploy/Dockerfile.dockerignore lets in."""
     lines = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
     return ["deploy/Dockerfile", *(line[1:] for line in lines if line.startswith("!"))]
 

@@ -30,7 +30,7 @@ def stack(team: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stac
 
 @pytest.fixture(scope="module")
 def more(stack: Stack) -> None:
-    """Services beside the team: a module that needs some adds them here, without starting them."""
+    """Services next to the team: a module that needs some adds them here, without starting them."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def openai_client(gateway: Gateway) -> OpenAI:
 
 @pytest.fixture(scope="module")
 def cadre(stack: Stack, gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Commands:
-    """Commands beside the team, in a folder of their own."""
+    """Commands next to the team, in a folder of their own."""
     return commands_of(stack, tmp_path_factory.mktemp("cli"))
 
 

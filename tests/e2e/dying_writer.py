@@ -1,4 +1,4 @@
-"""The tool service, except that it kills itself once: when a file has been written and nobody knows yet."""
+"""The tool service, except that it kills itself once: when a file has been written and no one knows yet."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Push notifications of A2A: who is told what, with which headers, past failing receivers and killed gateways."""
+"""Push notifications of A2A: who reads what, with which headers, past failing receivers and killed gateways."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TEAM = Path(__file__).parent / "doors"
 
 
 class Push(NamedTuple):
-    """What came to a receiver."""
+    """A request that came to a receiver."""
 
     task: dict[str, Any]
     headers: dict[str, str]
 
 
 class Receiver:
-    """Takes push notifications, once it has answered what it is told to."""
+    """Takes push notifications, once it has answered what it is asked to."""
 
     def __init__(self) -> None:
         self.taken: queue.Queue[Push] = queue.Queue()
@@ -75,7 +75,7 @@ def more(stack: Stack) -> None:
 
 
 def sent(receiver: Receiver, text: str, **config: Any) -> dict[str, Any]:
-    """A message whose task is told to the receiver."""
+    """A message whose task is reported to the receiver."""
     told = {"url": receiver.url, "token": "t0ken", **config}
     return message(text) | {"configuration": {"returnImmediately": True, "taskPushNotificationConfig": told}}
 

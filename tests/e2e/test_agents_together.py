@@ -29,7 +29,7 @@ def test_a_manager_and_its_member_in_one_process(tmp_path: Path) -> None:
 
 
 def test_each_agent_has_its_own_name_in_spans_metrics_and_logs(tmp_path: Path) -> None:
-    """As one in a process of its own has; what is about none of them has the name of the process."""
+    """As one in its own process has; what is about none of them has the name of the process."""
     with OtlpReceiver() as receiver, Stack(tmp_path) as stack:
         stack.environment |= {
             "CADRE_LOG_FORMAT": "json",
@@ -45,7 +45,7 @@ def test_each_agent_has_its_own_name_in_spans_metrics_and_logs(tmp_path: Path) -
         gateway.succeeded(run)
 
         def services_of(agent: str) -> set[str]:
-            """Those that have told figures of the agent, beside the gateway with those of the deployment."""
+            """Those that have reported figures of the agent, next to the gateway with those of the deployment."""
             found = {point.service for point in receiver.points if agent in point.attributes.values()}
             return found - {"gateway"}
 

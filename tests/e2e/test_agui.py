@@ -73,7 +73,7 @@ def test_a_turn_begins_and_ends(gateway: Gateway) -> None:
 
 
 def steps(told: list[Json]) -> list[str]:
-    """What is told beside the text, which may come earlier while its model writes it."""
+    """Return what is sent in addition to the text, which may come earlier while its model writes it."""
     return [name for name in types(told) if not name.startswith("TEXT_MESSAGE")]
 
 
@@ -83,7 +83,7 @@ def text_of(told: list[Json]) -> str:
 
 @pytest.mark.parametrize("kind", ["story", "broken story"])
 def test_an_answer_is_told_while_the_model_writes_it(gateway: Gateway, kind: str) -> None:
-    """Also where the first attempt is cut off in the middle and the second tells the same."""
+    """Also where the first attempt is cut off in the middle and the second says the same."""
     told = turn(gateway, "host", asking(f"tell a {kind}"))
     assert text_of(told) == told[-1]["result"] == STORY
     assert types(told).count("TEXT_MESSAGE_CONTENT") > 1
@@ -91,7 +91,7 @@ def test_an_answer_is_told_while_the_model_writes_it(gateway: Gateway, kind: str
 
 
 def test_what_was_told_in_vain_is_replaced(gateway: Gateway) -> None:
-    """The second attempt tells something else."""
+    """The second attempt says something else."""
     wanted = asking("tell another story")
     told = turn(gateway, "host", wanted)
     assert text_of(told)

@@ -136,7 +136,7 @@ def read_to_the_end(terminal: int) -> None:
 def test_a_person_decides_at_the_terminal(
     cadre: Commands, books: Path, typed: list[str], answer: str, effects: list[str]
 ) -> None:
-    """What cannot be understood or made is asked for again."""
+    """It asks again for anything that cannot be understood or made."""
     process, terminal = on_a_terminal(cadre, "run", "clerk", f"refund {books} 500")
     for line in typed:
         read_until(terminal, "[l]ater? ")

@@ -111,7 +111,7 @@ def test_a_run_at_work_is_erased_only_by_force(
     assert done.returncode == 0, done.stderr
     only_line(cadre("show", run), 4)
     only_line(cadre("show", child), 4)
-    # The team is none the worse for it.
+    # The team is not the worse for it.
     later = gateway.submit("boss", f"delegate: use look {tmp_path / 'more'} 0.01")
     assert gateway.finished(later)["state"] == "success"
     assert run not in cadre("runs").stdout
@@ -119,7 +119,7 @@ def test_a_run_at_work_is_erased_only_by_force(
 
 
 async def remains(stack: Stack, run: str) -> list[str]:
-    """What there is of a run once its last tool has said its last word."""
+    """Return what there is of a run once its last tool has said its last word."""
     nc = await connect(Settings(nats_url=stack.nats.url), "test")
     topology = await provision(nc, Settings(nats_url=stack.nats.url))
     stream = topology.stream_of(run)

@@ -1,4 +1,4 @@
-"""Whatever is wrong is told in one clear line, with the documented exit code or status; nothing is lost."""
+"""Anything that is wrong is reported in one clear line, with the documented exit code or status; nothing is lost."""
 
 import os
 import socket

@@ -1,4 +1,5 @@
-"""How far a run may go, seen from outside: deadlines, budgets over a tree, timeouts, calls that lead nowhere."""
+"""Tests of how far a run may go, seen from outside: deadlines, budgets over a tree, timeouts, calls that lead
+nowhere."""
 
 import json
 import re
@@ -50,7 +51,7 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {"tokens": tokens, "cos
 
 
 def answers(gateway: Gateway, run: str) -> list[dict[str, Any]]:
-    """What each model call of the tree used."""
+    """Return what each model call of the tree used."""
     return [data["event"]["usage"] for name, data in gateway.events(run) if name == "model.answered"]
 
 

@@ -1,4 +1,4 @@
-"""`cadre up` as people use it: piped, interrupted, restarted, and with services of their own beside it."""
+"""`cadre up` as people use it: piped, interrupted, restarted, and with services of their own next to it."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def test_a_run_says_what_it_waits_for_and_nobody_offers(commands: FolderCommands
 
 
 def live(commands: FolderCommands) -> str:
-    """What `cadre ps` lists, as JSON."""
+    """Return what `cadre ps` lists, as JSON."""
     return commands.run("ps", "-o", "json").stdout
 
 

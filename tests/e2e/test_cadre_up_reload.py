@@ -1,4 +1,4 @@
-"""`cadre up --reload`: what changes is restarted, with runs in flight; what is wrong is told and costs nothing."""
+"""`cadre up --reload`: what changes is restarted, with runs in flight; what is wrong is reported and costs nothing."""
 
 import signal
 import subprocess

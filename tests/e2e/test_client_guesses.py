@@ -58,7 +58,7 @@ rules:
 
 @dataclass
 class Served:
-    """What `cadre up app.py` serves."""
+    """The agents and tools that `cadre up app.py` serves."""
 
     commands: FolderCommands
     url: str

@@ -1,5 +1,5 @@
 """Every door abused in the same ways: broken requests, wrong versions, ten megabytes, callers that hang up or do not
-read, a killed gateway. Each is told so in its protocol, and no run is lost or begun twice."""
+read, a killed gateway. Each learns so in its protocol, and no run is lost or begun twice."""
 
 import contextlib
 import importlib.util
@@ -63,8 +63,8 @@ class Door(NamedTuple):
     error: Callable[[Json], object]
     other_version: tuple[Json, Json]
     """Headers and what more is in the body of a request in a version of the protocol that the door does not speak."""
-    headers: Json = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
-    again: Json = {}  # noqa: RUF012 - likewise
+    headers: Json = {}  # noqa: RUF012 - a default of a tuple, which no one changes
+    again: Json = {}  # noqa: RUF012 - the same
     """Headers of a request that is sent once more; the other protocols' bodies say so by their ids."""
 
 
@@ -102,7 +102,7 @@ DOORS = [
 
 @pytest.fixture(scope="module")
 def more(stack: Stack) -> None:
-    """The gateway speaks whatever is installed here."""
+    """The gateway speaks anything that is installed here."""
     stack.environment["CADRE_DOORS"] = ",".join({door.name: "" for door in DOORS})
 
 
@@ -149,7 +149,7 @@ def test_what_is_no_request_is_told_and_begins_nothing(gateway: Gateway, door: D
 
 
 class SlowCaller:
-    """Sends a request, and reads the answer when it is told to."""
+    """Sends a request, and reads the answer when it is asked to."""
 
     def __init__(self, gateway: Gateway, door: Door, body: Json, headers: Json) -> None:
         content = json.dumps(body).encode()

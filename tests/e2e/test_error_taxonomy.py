@@ -1,4 +1,5 @@
-"""What goes wrong in a run, over the bus, for both kinds of agents: what ends it, what the model reads and mends."""
+"""Tests of what goes wrong in a run, over the bus, for both kinds of agents: what ends it, what the model reads and
+mends."""
 
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ def more(stack: Stack) -> None:
 
 
 def said(kind: str, name: str, **arguments: Any) -> str:
-    """What a model of this kind writes for a call of one function."""
+    """Return what a model of this kind writes for a call of one function."""
     if kind in ("coder", "careful_coder"):
         given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         return f"Thought: next.\n<code>\nprint({name}({given}))\n</code>"

@@ -1,4 +1,5 @@
-"""What a run can do, seen from outside: real processes, a scripted model, the HTTP API and the command line."""
+"""Tests of what a run can do, seen from outside: real processes, a scripted model, the HTTP API and the command
+line."""
 
 import asyncio
 import json
@@ -21,7 +22,7 @@ def events_of(gateway: Gateway, run: str, name: str) -> list[dict[str, Any]]:
 
 
 def test_arguments_of_the_command_line_are_json_or_text(cadre: Commands) -> None:
-    """What only Python takes for JSON is text."""
+    """A text that only Python takes for JSON stays a text."""
     done = cadre("run", "solo", "work with variables", "--input", "city=NaN", "--input", "numbers=[4, 5]")
     assert (done.returncode, done.stdout) == (0, "NaN / 9\n"), done.stderr
 

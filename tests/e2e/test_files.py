@@ -29,7 +29,7 @@ def outlived(stack: Stack, gateway: Gateway) -> str:
     run = gateway.submit("writer", "write: All is well.")
     executor = stack.services["files"]
     eventually(lambda: not executor.is_running, what="the executor has killed itself")
-    # It was written, whoever knows of it.
+    # It was written, no matter who knows of it.
     there = gateway.request("GET", f"/v1/runs/{run}/files").json()["files"]
     assert [(file["path"], file["version"]) for file in there] == [("out/report.md", 1)]
     executor.start()
@@ -53,7 +53,7 @@ def test_a_file_outlives_the_executor_that_wrote_it(gateway: Gateway, cadre: Com
     assert done.returncode == 0, done.stderr
     assert (cadre.folder / "here.md").read_text() == "All is well."
     assert cadre("files", run, "out/report.md").stdout == "All is well."
-    # Nobody is left who would read another one.
+    # No one is left who would read another one.
     assert "has ended as success" in only_line(cadre("files", run, "--put", "here.md"), 1)
     assert holds(only_line(cadre("files", run, "none", "-o", "x"), 4), "'none'", "out/report.md")
     assert not (cadre.folder / "x").exists()

@@ -1,6 +1,6 @@
 """README's `helper`, unchanged, at endpoints whose answers were recorded or reported, and at ones that refuse.
 
-A report's answer calls a tool of its own. It is played for `helper` by one rule: in the parsed chunks, or the parsed
+A report's answer calls its own tool. It is played for `helper` by one rule: in the parsed chunks, or the parsed
 whole answer, the name of the call and the texts of its arguments are replaced, the new arguments cut over as many
 pieces as there were. All else, the framing, the fields and their order, stays as reported. A report of a whole answer
 is played to a `helper` that asks for no stream.
@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 
 class Refusal(Exception):
-    """What the endpoint answers with the status 400."""
+    """An answer of the endpoint with status 400."""
 
 
 def _no_demand(body: Body) -> None: ...

@@ -34,7 +34,7 @@ def test_a_service_killed_while_a_tool_runs(stack: Stack, gateway: Gateway, vict
 def test_the_executor_killed_in_the_middle_of_a_tool(
     stack: Stack, gateway: Gateway, tool: str, said: str, times: int, tmp_path: Path
 ) -> None:
-    """A tool with effects is not run again, and the run is told so; an idempotent one runs with the same id."""
+    """A tool with effects is not run again, and the run reads so; an idempotent one runs with the same id."""
     file = tmp_path / "marks"
     run = gateway.submit("boss", f"delegate: use {tool} {file} 1.5")
     begun(file)
@@ -82,7 +82,7 @@ def test_a_rate_limit_is_a_wait_that_survives_a_kill(stack: Stack, gateway: Gate
 
 
 def test_a_second_replica_goes_on_at_once(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
-    """Nobody restarts the killed one: whoever serves the same agent takes its runs over."""
+    """No one restarts the killed one: anyone who serves the same agent takes its runs over."""
     stack.agent(Path(__file__).parent / "team" / "worker.yaml", name="worker-2")
     file = tmp_path / "marks"
     runs = [gateway.submit("boss", f"delegate: use effect {file} 0.5") for _ in range(6)]

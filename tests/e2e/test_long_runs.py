@@ -29,7 +29,7 @@ def requests(stack: Stack, gateway: Gateway) -> Requests:
 
 
 class Requests:
-    """What the endpoint was asked since the test began."""
+    """Requests to the endpoint since the test began."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
@@ -67,7 +67,7 @@ def test_a_run_of_forty_steps_finishes_within_its_context(
     assert max(sizes) > CONTEXT / 3, "no room is wasted"
     # One summary for many steps, and no request but theirs and the steps'.
     assert len(sizes) == 41 + len(summaries(gateway, run)) <= 41 * 4 / 3
-    # The run reads as if nobody had summarized anything.
+    # The run reads as if no one had summarized anything.
     assert [event["output"].split(":")[0] for event in events_of(gateway, run, "tool.answered")] == [
         f"verse {number}" for number in range(1, 41)
     ]
@@ -108,7 +108,7 @@ def test_an_agent_killed_in_the_middle_of_a_summary(
 
 
 def chronicle() -> str:
-    """As the team's tool tells it."""
+    """As the team's tool reports it."""
     return "\n".join(f"In the year {1000 + y} there were {y * 7919 % 1000:03} sheep." for y in range(400))
 
 

@@ -64,7 +64,7 @@ async def rpc(service: Service, method: str, *, knows_tasks: bool = True, **para
 
 @contextlib.asynccontextmanager
 async def listening(service: Service, *tasks: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-    """What a stream about these tasks tells."""
+    """Yield the messages of a stream about these tasks."""
 
     async def told(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
         async for line in lines:
@@ -154,7 +154,7 @@ def without(told: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_client_is_told_how_its_tasks_go_on_at_any_gateway(stack: Stack, gateway: Gateway, books: Path) -> None:
-    """The gateway that told of them is killed; the other one goes on with what is then."""
+    """The gateway that reported on them is killed; the other one goes on with what is then."""
     replica, asked = stack.services["replica"], {"task": f"refund {books} 902"}
     task = (await rpc(gateway.service, "tools/call", name="clerk", arguments=asked))["result"]["taskId"]
 

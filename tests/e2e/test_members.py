@@ -48,7 +48,7 @@ class Deployment(NamedTuple):
         eventually(lambda: deed in self.deeds(name), what=f"{name}: {deed}", state=self.stack.logs)
 
     def question(self, run: str) -> dict[str, Any]:
-        """What a run of a member asks a person."""
+        """Return what a run of a member asks a person."""
         held: dict[str, Any] = self.gateway.wait_for(run, "approval.requested")["event"]
         return held
 

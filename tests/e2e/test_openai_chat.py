@@ -37,7 +37,7 @@ WEATHER: ChatCompletionToolParam = {
 
 
 class Person(BaseModel):
-    """What an answer is parsed into."""
+    """The form of an answer."""
 
     name: str
     age: int
@@ -467,7 +467,7 @@ def test_an_idempotency_key_is_one_run(openai_client: OpenAI) -> None:
 def test_who_hangs_up_leaves_the_run_unless_it_says_otherwise(
     gateway: Gateway, stack: Stack, hangup: str, ended: str
 ) -> None:
-    """The run waits for a clerk that stands still, so that nothing of it can end by itself."""
+    """The run waits for a clerk that stands still, so that nothing of it can end on its own."""
     stack.services["clerk"].signal(signal.SIGSTOP)
     try:
         chat = client(gateway, default_headers={"X-Cadre-Hangup": hangup})

@@ -61,7 +61,7 @@ def parts_by(protocol: str, *named: tuple[str, str]) -> list[dict[str, Any]]:
 
 
 def asked(client: OpenAI, gateway: Gateway, protocol: str, content: list[dict[str, Any]]) -> tuple[str, str]:
-    """What the host answers to the message, and its run."""
+    """Return what the host answers to the message, and its run."""
     if protocol == "responses":
         told: Any = [{"role": "user", "content": [{"type": "input_text", "text": "a picture"}, *content]}]
         response = client.responses.create(model="host", input=told)

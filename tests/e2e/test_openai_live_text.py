@@ -65,14 +65,14 @@ def test_no_event_holds_what_may_be_taken_for_the_end_of_a_line(
 
 
 def test_an_answer_that_broke_off_goes_on_where_it_was(openai_client: OpenAI) -> None:
-    """The first attempt is cut off in the middle, the second tells the same."""
+    """The first attempt is cut off in the middle, the second says the same."""
     pieces = list(content_of(ask_for("tell a broken story", openai_client)))
     assert len(pieces) > 1
     assert "".join(pieces) == STORY
 
 
 def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_client: OpenAI) -> None:
-    """The second attempt tells something else, and a chunk cannot be taken back."""
+    """The second attempt says something else, and a chunk cannot be taken back."""
     stream = ask_for("tell another story", openai_client)
     run = stream.response.headers["X-Cadre-Run"]
     pieces: list[str] = []

@@ -37,11 +37,11 @@ REQUIRED = re.findall(
     safety_identifier prompt_cache_key
     """,
 )
-"""What the specification requires of a response."""
+"""The keys that the specification requires of a response."""
 
 
 class Person(BaseModel):
-    """What an answer is parsed into."""
+    """The form of an answer."""
 
     name: str
     age: int

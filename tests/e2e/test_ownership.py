@@ -1,5 +1,5 @@
-"""Keys that callers choose, over every door: the same key of two callers are two keys, whatever they are sent with. So
-are the names of their conversations."""
+"""Keys that callers choose, over every door: the same key of two callers are two keys, no matter what they are sent
+with. So are the names of their conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A record that kills its workers ends alone; whatever was in their hands with it, or comes back otherwise, lives."""
+"""A record that kills its workers ends alone; anything that was in their hands with it, or comes back otherwise,
+lives."""
 
 import asyncio
 import hashlib
@@ -98,7 +99,7 @@ def letters_of(gateway: Gateway, run: str) -> list[dict[str, Any]]:
 def test_the_killer_ends_and_its_neighbours_live(
     stack: Stack, gateway: Gateway, frail: Service, tmp_path: Path, task: str
 ) -> None:
-    """Whether it ends its process, or blocks it until that is ended for it."""
+    """The record ends its process, or blocks it until the process is ended."""
     if frail.is_running:
         frail.terminate()
     file = tmp_path / "go"

@@ -37,7 +37,7 @@ async def fill_up(stack: Stack) -> None:
 
 
 async def send(stack: Stack, agent: str, count: int) -> list[str]:
-    """Tasks from beside the gateway, which knows after a while that an agent gives no sign of life."""
+    """Tasks that bypass the gateway, which knows after a while that an agent gives no sign of life."""
     runs = [uuid4().hex for _ in range(count)]
     async with stack.platform() as platform:
         for run in runs:
@@ -47,7 +47,7 @@ async def send(stack: Stack, agent: str, count: int) -> list[str]:
 
 
 def refused(gateway: Gateway) -> str | None:
-    """What a new run is told when there is no room; None when there is."""
+    """Return what a new run is sent when there is no room; None when there is."""
     answer = gateway.request("POST", "/v1/runs", json={"agent": "frail", "task": "be well"})
     if answer.status_code == 202:
         return None

@@ -1,4 +1,4 @@
-"""A run that waits while its agent is started anew from other prompts, and the texts that it goes on with."""
+"""A run that waits while its agent is started again from other prompts, and the texts that it goes on with."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What agents remember across sessions, whoever is killed on the way, and what is forgotten."""
+"""Tests of what agents remember across sessions, no matter who is killed on the way, and what is forgotten."""
 
 import signal
 from pathlib import Path
@@ -36,7 +36,7 @@ def listed(gateway: Gateway, **whose: str) -> list[dict[str, Any]]:
 
 
 def left(gateway: Gateway, count: int, **whose: str) -> list[dict[str, Any]]:
-    """What is remembered, once it is so much; nobody has waited for it to be stored."""
+    """Return what is remembered, once it is so much; no one has waited for it to be stored."""
     found: list[dict[str, Any]] = []
 
     def there() -> bool:
@@ -146,7 +146,7 @@ def test_an_agent_killed_while_it_waits_for_its_memories(
 def test_what_a_killed_agent_owed_the_memory_service_arrives_once(
     stack: Stack, gateway: Gateway, memory: Service, tmp_path: Path
 ) -> None:
-    """It dies when its run has ended and the answer is not left yet, and again when it is left and nobody knows."""
+    """It dies when its run has ended and the answer is not left yet, and again when it is left and no one knows."""
     keeper, died = stack.services["keeper"], tmp_path / "died"
     keeper.terminate()
     dying = stack.add("dying", HERE / "dying_agent.py", TEAM / "keeper.yaml", DIED=str(died))

@@ -58,7 +58,7 @@ def secrets(folder: Path) -> list[Manifest]:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory, manifests: list[Manifest]) -> Iterator[Stack]:
-    """Its server lets nobody in who is no user of the Secret that it is given."""
+    """Its server lets no one in who is no user of the Secret that it is given."""
     folder = tmp_path_factory.mktemp("pods")
     (folder / "auth.conf").write_text(secret(manifests, nats_files.SERVER_SECRET)["auth.conf"])
     with Stack(folder, nats='include "auth.conf"\n') as stack:

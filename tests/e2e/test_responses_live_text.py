@@ -1,4 +1,4 @@
-"""Answers of responses while their model writes them: numbered for readers who come back, never told twice, never as
+"""Answers of responses while their model writes them: numbered for readers who come back, never sent twice, never as
 another answer."""
 
 import json
@@ -50,7 +50,7 @@ def text_of(events: list[Json]) -> str:
 
 
 def steps_of(events: list[Json]) -> list[str]:
-    """What is told beside the pieces of texts."""
+    """Return what is sent in addition to the pieces of texts."""
     return [event["type"] for event in events if not event["type"].endswith(".delta")]
 
 
@@ -115,7 +115,7 @@ def test_a_reader_that_is_cut_off_finds_the_rest_at_another_gateway(
 
 
 def test_an_answer_that_broke_off_goes_on_where_it_was(openai_client: OpenAI) -> None:
-    """The first attempt is cut off in the middle, the second tells the same."""
+    """The first attempt is cut off in the middle, the second says the same."""
     with openai_client.responses.stream(model="host", input="tell a broken story") as stream:
         check_whole(dicts(stream))
         assert stream.get_final_response().output_text == STORY
@@ -133,7 +133,7 @@ def test_an_answer_survives_the_agent_that_told_it(openai_client: OpenAI, stack:
 
 
 def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_client: OpenAI) -> None:
-    """The second attempt tells something else, and a piece of text cannot be taken back."""
+    """The second attempt says something else, and a piece of text cannot be taken back."""
     seen: list[Json] = []
     stream = openai_client.responses.create(model="host", input="tell another story", stream=True)
     with pytest.raises(openai.APIError) as failed:

@@ -1,6 +1,6 @@
 """Two revisions of an agent share its runs by weight: each run ends with the one that it began with, come what may.
 
-Every service has a NATS user of its own here, as in a deployment: none may do more for a rollout than its permissions.
+Every service has its own NATS user here, as in a deployment: none may do more for a rollout than its permissions.
 """
 
 import asyncio
@@ -202,7 +202,7 @@ def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: st
 
 
 def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
-    """What kept runs would have become: by a live revision, and by a file that asks for a person's word."""
+    """Replay kept runs: by a live revision, and by a file that asks for a person's word."""
     same = cadre("replay", "--agent", "clerk", "--last", 6, "--against", first[:6])
     assert same.returncode == 0, same.stdout + same.stderr
     assert "6 kept, 6 decided as before, 0 not" in same.stdout
@@ -214,7 +214,7 @@ def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
     assert [one["is_as_it_was"] for one in told if one["divergences"]] == [False] * 3, told
     nobody = cadre("replay", "--agent", "clerk", "--against", "ffff")
     assert "'ffff'" in nobody.stderr
-    # What the model says to the spec and the prompts of a live revision, beside what it said then.
+    # What the model says to the spec and the prompts of a live revision, next to what it said then.
     kept = folder / "kept"
     assert cadre("runs", "export", "--agent", "clerk", "--last", 6, "-o", kept).returncode == 0
     (folder / "team.yaml").write_text(

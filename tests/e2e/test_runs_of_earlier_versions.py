@@ -41,7 +41,7 @@ class Left:
         self.tree, self.run = self.lines[0].subject.split(".")[-2:]
         self.inbox: dict[str, Any] | None = None
         self.place = 0
-        """Where the inbox's record lies; 0: behind all entries."""
+        """The position of the inbox's record; 0: behind all entries."""
 
     @property
     def entries(self) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ def gateway(stack: Stack) -> Gateway:
 
 
 def has_work(gateway: Gateway, agent: str) -> bool:
-    """What an autoscaler goes by."""
+    """Return what an autoscaler follows."""
     queues = gateway.request("GET", "/v1/load").json()["queues"]
     return {"kind": "agent", "name": agent, "messages": 1} in queues
 

@@ -1,4 +1,4 @@
-"""What the gateway says that an agent sent to its model, beside what the model received."""
+"""Tests of what the gateway says that an agent sent to its model, next to what the model received."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Agents on NATS by Synadia's protocol: found, prompted and answered by its stock client, in an account of its own."""
+"""Agents on NATS by Synadia's protocol: found, prompted and answered by its stock client, in its own account."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ async def test_entries_of_a_newer_version_end_the_answer_and_are_named(stack: St
 
 
 async def raw(nc: Client, subject: str, payload: bytes) -> list[str]:
-    """What comes of a payload that no client would send: an error's code, or types of chunks."""
+    """Return what comes of a payload that no client would send: an error's code, or types of chunks."""
     inbox = nc.new_inbox()
     seen: list[str] = []
     listening = await nc.subscribe(inbox)

@@ -139,7 +139,7 @@ async def test_what_was_said_to_it_is_erased_with_the_run(deployment: Deployment
 def test_whoever_dies_its_answer_is_found_and_nothing_is_asked_twice(deployment: Deployment, killed: str) -> None:
     run = deployment.gateway.submit("boss", f"have stock: say begun, \nwait go-{killed}\nsay gone")
     deployment.await_deed(f"wait go-{killed}")
-    # What the agent says goes by core NATS: a server that is killed before it has that never had it.
+    # What the agent says travels by core NATS: a server that is killed before it has that never had it.
     deployment.gateway.wait_for(run, "remote.progressed")
     if killed == "nats":
         deployment.stack.nats.kill()

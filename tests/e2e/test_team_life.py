@@ -1,4 +1,4 @@
-"""How a team changes while it works: agents come and go, stop gracefully, are cancelled, fail to read."""
+"""Changes of a team at work: agents come and go, stop gracefully, are cancelled, fail to read."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ def test_an_agent_that_stops_says_goodbye(stack: Stack, gateway: Gateway) -> Non
 def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
     stack: Stack, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """The boss begins without its helper, is told so, and has it at its second step."""
+    """The boss begins without its helper, learns so, and has it at its second step."""
     stack.services["helper"].terminate()
     assert gateway.request("DELETE", "/v1/agents/helper").status_code == 204
     eventually(lambda: "helper" not in names_of_agents(gateway), what="helper is gone")
@@ -103,7 +103,7 @@ def test_sigterm_lets_a_tool_finish(stack: Stack, gateway: Gateway, tmp_path: Pa
 
 
 def test_sigterm_hands_a_model_call_back(stack: Stack, gateway: Gateway) -> None:
-    """What does not finish within the grace period is taken over by another replica."""
+    """Another replica takes over work that does not finish within the grace period."""
     stack.environment["CADRE_DRAIN_SECONDS"] = "1"
     hasty = stack.agent(TEAM / "worker.yaml", name="worker-hasty")
     stack.environment["CADRE_DRAIN_SECONDS"] = "5"
@@ -181,7 +181,7 @@ def test_an_unreadable_message_is_a_dead_letter(stack: Stack, gateway: Gateway, 
 
 
 def test_the_manager_of_an_unreadable_task_is_told(stack: Stack, gateway: Gateway) -> None:
-    """Nothing begins, but whoever delegated must not wait for ever."""
+    """Nothing begins, but anyone who delegated must not wait for ever."""
 
     async def send_and_hear() -> bytes:
         async with stack.platform() as platform:

@@ -1,4 +1,4 @@
-"""One trace per tree of runs, whoever is killed while it grows: over a real team, a real receiver, kill -9."""
+"""One trace per tree of runs, no matter who is killed while it grows: over a real team, a real receiver, kill -9."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def marks(tmp_path: Path) -> Path:
 
 
 def events_of(stack: Stack, tree: str) -> dict[str, list[AnyEvent]]:
-    """What the journals of the tree say, by run."""
+    """Return what the journals of the tree say, by run."""
 
     async def read(nc: Client, topology: Topology) -> dict[str, list[AnyEvent]]:
         history = History(nc, topology, NatsBlobs(nc, topology))
@@ -97,7 +97,7 @@ def sound(stack: Stack, receiver: OtlpReceiver, run: str) -> list[Span]:
 
 
 def _durable(spans: list[Span]) -> list[Span]:
-    """Those that a journal tells of; what a tool records by itself dies with it."""
+    """Those that a journal reports; what a tool records on its own dies with it."""
     return [span for span in spans if names.RUN in span.attributes]
 
 
@@ -105,7 +105,7 @@ def of(spans: list[Span], name: str) -> list[Span]:
     return [span for span in spans if span.name == name]
 
 
-# --- nobody dies
+# --- no one dies
 
 
 def test_a_team_at_work_is_one_trace(stack: Stack, gateway: Gateway, receiver: OtlpReceiver, marks: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_team_at_work_is_one_trace(stack: Stack, gateway: Gateway, receiver: O
     assert (http.parent, http.service) == (CALLER[36:52], "gateway")
     assert http.links == [(trace_id(run), root_span(run))]
     assert root.links == [(http.trace, http.span)]
-    # Whoever polls fills no backend: reading has a span where its caller has one.
+    # Anyone who polls fills no backend: reading has a span where its caller has one.
     for none in ({}, {"traceparent": "none"}, {"traceparent": f"00-{'0' * 32}-{'0' * 16}-01"}):
         gateway.request("GET", f"/v1/runs/{run}", headers=none)
     gateway.request("GET", f"/v1/runs/{run}", headers={"traceparent": CALLER})
@@ -241,7 +241,7 @@ def test_a_run_that_slept_and_woke_elsewhere_is_one_tree(
 
 
 def test_a_demo_ends_when_its_trace_is_told(tmp_path: Path) -> None:
-    """Its journals go with it: nobody could tell the last spans, the root among them, later."""
+    """Its journals go with it: no one could tell the last spans, the root among them, later."""
     folder = shutil.copytree(TEAM, tmp_path / "team")
     files = "agents: [boss.yaml, worker.yaml, helper.yaml], tools: [tools.py], script: script.yaml"
     demo = f"demo: {{agent: boss, task: 'delegate: use keyed {tmp_path / 'marks'} 0'}}"

@@ -1,5 +1,5 @@
-"""Members with schemas, over the bus: a call that does not fit begins no run, one that fits is made once whoever is
-killed, and code has the value itself."""
+"""Members with schemas, over the bus: a call that does not fit begins no run, one that fits is made once, no matter who
+is killed, and code has the value itself."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-"""What tests start: real servers and real services, each a process of its own."""
+"""Servers and services for tests, each a real process."""

@@ -14,7 +14,7 @@ CADRE = [sys.executable, "-m", MODULE]
 
 
 class Commands:
-    """`cadre …` in a folder of its own, with an environment."""
+    """`cadre …` in its own folder, with an environment."""
 
     def __init__(self, folder: Path, environment: dict[str, str], ends_within: float = SECONDS) -> None:
         self.folder = folder

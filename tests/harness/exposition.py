@@ -9,7 +9,7 @@ Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def series_of(text: str) -> Series:
-    """Values by name and labels; fails on a line that is none of the format."""
+    """Values by name and labels; fails on a line that is not of the format."""
     found: Series = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):

@@ -42,7 +42,7 @@ class FolderCommands:
         return process
 
     def state(self) -> dict[str, object] | None:
-        """The content of up.json; None while there is none."""
+        """The content of up.json, or None."""
         try:
             return dict(json.loads((self.folder / ".cadre/up.json").read_bytes()))
         except FileNotFoundError:
@@ -53,7 +53,7 @@ class FolderCommands:
         return forks.run([MODULE, *words], self.environment, self.folder, "", patience())
 
     def log(self, verb: str) -> str:
-        """What the command has written to its file."""
+        """Return what the command has written to its file."""
         return (self.folder / f"{verb}.log").read_text()
 
 

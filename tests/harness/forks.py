@@ -1,7 +1,7 @@
 """Services and commands that are forked from a process that has imported their code: imports are most of what a start
 costs.
 
-Each is a process of its own, with its own environment, streams and signals, as `python -m MODULE` would be.
+Each is its own process, with its own environment, streams and signals, as `python -m MODULE` would be.
 """
 
 import atexit
@@ -189,7 +189,7 @@ def _server() -> ForkServerContext:
 
 
 def _run(arguments: list[str], environment: dict[str, str], folder: str, streams: Streams, group: int | None) -> None:
-    """What the process does: it becomes what `python -m` makes, and ends as that ends."""
+    """Run the process: it becomes what `python -m` makes, and ends as that ends."""
     # Its collector would go through all that the other one has imported, and copy the memory by doing so.
     gc.freeze()
     if group is not None:

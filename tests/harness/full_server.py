@@ -38,7 +38,7 @@ class FullServer(NatsServer):
 
 
 async def fill(nc: Client, topology: Topology) -> None:
-    """Stores what nobody reads until the server takes nothing more, however small."""
+    """Stores what no one reads until the server takes nothing more, however small."""
     for size in (_PIECE, _PIECE // 10, _PIECE // 100, 100, 1):
         while True:
             tree = uuid4().hex

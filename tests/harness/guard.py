@@ -25,7 +25,7 @@ class Guard:
         self._children.append(process)
 
     def close(self) -> None:
-        """Kills whatever is left of the group."""
+        """Kills anything that is left of the group."""
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
         self._watcher.wait()

@@ -88,4 +88,4 @@ class HttpLine:
             handler.end_headers()
             handler.wfile.write(content)
         except OSError:
-            pass  # whoever has asked is gone
+            pass  # anyone who has asked is gone

@@ -1,4 +1,4 @@
-"""What tests have in memory where the ports of `cadre.testing` need a process: a wire with faults, counted blobs."""
+"""In-memory ports for tests that need no process: a wire with faults, counted blobs."""
 
 import asyncio
 from collections import Counter

@@ -14,7 +14,7 @@ from harness.stack import Stack
 
 SIZE = 3
 
-# Clients are told of no server but those they were given, and a retiring server sends them away at once.
+# Clients learn of no server but those they were given, and a retiring server sends them away at once.
 CLUSTER_CONFIG = """
 server_name: {name}
 http: "127.0.0.1:{http}"
@@ -73,7 +73,8 @@ class NatsCluster:
 
 
 class ClusterStack(Stack):
-    """A deployment on a cluster instead of a single server; `cluster` is started by whoever uses it, when it likes."""
+    """A deployment on a cluster instead of a single server; `cluster` is started by anyone who uses it, when it
+    likes."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

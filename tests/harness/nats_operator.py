@@ -1,4 +1,4 @@
-"""An operator of NATS, who signs accounts and users: what a server is told of it, and the credentials of users."""
+"""An operator of NATS, who signs accounts and users: what a server learns of it, and the credentials of users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Signer(NamedTuple):
         return key.decode()
 
     def sign(self, subject: str, name: str, kind: str, **claims: Any) -> str:
-        """What this one says of the subject, as a JWT."""
+        """Return what this one says of the subject, as a JWT."""
         about = {"type": kind, "version": 2, **claims}
         now = int(time.time())
         said = {
@@ -42,7 +42,7 @@ class Signer(NamedTuple):
 
 
 class Operator:
-    """An operator with an account that may all, beside that of the system."""
+    """An operator with an account that may all, next to that of the system."""
 
     def __init__(self) -> None:
         self._key, self.account, system = (_signer(prefix) for prefix in ("O", "A", "A"))

@@ -26,7 +26,7 @@ jetstream {{ store_dir: "{store}", sync_interval: "{sync}" }}
 
 
 class NatsServer:
-    """A nats-server process on a port of its own that can be killed and started again."""
+    """A nats-server process on its own port that can be killed and started again."""
 
     def __init__(
         self, folder: Path, *, jetstream: bool = True, sync: str = "always", port: int = 0, more: str = ""
@@ -98,7 +98,7 @@ class NatsServer:
         self._process.send_signal(signal.SIGUSR2)
 
     def ended(self) -> int:
-        """The exit status, once the process has ended by itself."""
+        """The exit status, once the process has ended on its own."""
         assert self._process is not None
         return self._process.wait(timeout=patience())
 
@@ -128,8 +128,8 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nobody listens on, below those that the system gives to outgoing connections: one of these could
-    be taken in the moment before whoever it is for listens there. No port is given twice by one process, and workers
+    """A port that no one listens on, below those that the system gives to outgoing connections: one of these could
+    be taken in the moment before its user listens there. No port is given twice by one process, and workers
     that test side by side have ports of their own."""
     worker = int("".join(filter(str.isdigit, os.environ.get("PYTEST_XDIST_WORKER", ""))) or 0) % _WORKERS
     first = _FIRST + worker * _EACH

@@ -40,7 +40,7 @@ class SigningKey:
 
 
 class OidcProviderServer:
-    """The provider. People sign in at its page by a click on their name; nobody needs a password."""
+    """The provider. People sign in at its page by a click on their name; no one needs a password."""
 
     def __init__(self) -> None:
         self.key = SigningKey()
@@ -109,14 +109,14 @@ class OidcProviderServer:
             return list(self._refresh)
 
     def authorize(self, query: dict[str, str], subject: str) -> str:
-        """Where the browser is sent back to, once it is this person's."""
+        """Return where the browser is sent back to, once it is this person's."""
         code = secrets.token_urlsafe(16)
         with self._lock:
             self._codes[code] = {**query, "subject": subject}
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state'], 'iss': self.issuer})}"
 
     def exchange(self, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """What the token endpoint answers."""
+        """Return what the token endpoint answers."""
         with self._lock:
             if form["grant_type"] == "refresh_token":
                 # Each is good for one use.

@@ -1,4 +1,5 @@
-"""A receiver of traces and metrics, speaking OTLP over HTTP for real: it decodes what comes, and fails when told to."""
+"""A receiver of traces and metrics, speaking OTLP over HTTP for real: it decodes what comes, and fails when asked
+to."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class Point(NamedTuple):
 
 
 class OtlpReceiver:
-    """Listens on a port of its own, which it keeps while it is down. Use it as a context manager."""
+    """Listens on its own port, which it keeps while it is down. Use it as a context manager."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -76,13 +77,13 @@ class OtlpReceiver:
         self.refused = 0
         """Requests that were answered with an error."""
         self.times: list[float] = []
-        """When each request for spans came, by the monotonic clock."""
+        """The time of each request for spans, by the monotonic clock."""
         self.headers: dict[str, str] = {}
         """Sent with every answer about spans."""
         self.partial: tuple[int, str] = (0, "")
         """Spans or points that it says it has rejected of each request that it takes, and its reason."""
         self.in_json = False
-        """It answers in JSON, whatever it is sent."""
+        """It answers in JSON, no matter what it is sent."""
         self._answers: list[int] = []
         self._silence = threading.Event()
         self._changed = threading.Condition()
@@ -104,7 +105,7 @@ class OtlpReceiver:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """No one listens any more."""
         self._silence.set()
         if self._server is not None:
             self._server.shutdown()

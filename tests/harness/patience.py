@@ -1,4 +1,4 @@
-"""How long tests wait for processes: longer by as much as the machine is slower at that moment."""
+"""Time limits for tests: they grow as the machine gets slower."""
 
 import asyncio
 import subprocess
@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SECONDS = 60.0
-"""What no healthy process takes on a machine at rest."""
+"""The seconds that no healthy process takes on a machine at rest."""
 
 _START_AT_REST_SECONDS = 0.25
 _MEASURED_ANEW_AFTER_SECONDS = 30.0
@@ -45,7 +45,7 @@ def eventually(
 
 
 async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
-    """Asks until the answer is true, for what is announced to nobody; returns that answer."""
+    """Asks until the answer is true, for what is announced to no one; returns that answer."""
     async with asyncio.timeout(patience()):
         while not (answer := await ask()):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)

@@ -37,7 +37,7 @@ def events_of(gateway: Gateway, run: str, name: str) -> list[dict[str, Any]]:
 
 
 def observed(result: dict[str, Any]) -> str:
-    """What the model of a finished run read of its calls and code, all steps together."""
+    """Return what the model of a finished run read of its calls and code, all steps together."""
     read = []
     for step in result["memory"]:
         for source in (step.get("own"), step, *(step.get("calls") or [])):
@@ -53,6 +53,6 @@ def error_codes(result: dict[str, Any]) -> list[str]:
 
 
 def assert_sound(cadre: Commands, run: str) -> None:
-    """Decided anew the run is what it was."""
+    """Decided again the run is what it was."""
     replay = cadre("replay", run)
     assert (replay.returncode, "no divergence" in replay.stdout) == (0, True), replay.stdout + replay.stderr

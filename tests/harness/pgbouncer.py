@@ -18,7 +18,7 @@ MISSING = "no PgBouncer here: apt-get install pgbouncer (Debian)"
 
 
 def pgbouncer_program() -> str | None:
-    """Return its path; None where there is none."""
+    """Return its path, or None."""
     return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 
 

@@ -21,7 +21,7 @@ def secret(manifests: Sequence[Manifest], name: str) -> dict[str, str]:
 
 
 class Place:
-    """What a node makes of a pod: its files where it says, its variables."""
+    """A pod as its node sets it up: its files where it says, its variables."""
 
     def __init__(self, root: Path, manifests: Sequence[Manifest], stack: Stack) -> None:
         self._root = root

@@ -19,7 +19,7 @@ MISSING = "no PostgreSQL server here: apt-get install postgresql (Debian; only i
 
 
 def postgres_programs() -> Path | None:
-    """The folder of `postgres` and `initdb`, on the PATH or where Debian has them; None where there are none."""
+    """The folder of `postgres` and `initdb`, on the PATH or where Debian has them, or None."""
     on_path = shutil.which("postgres")
     folders = [Path(on_path).resolve().parent] if on_path else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -27,13 +27,13 @@ def postgres_programs() -> Path | None:
 
 
 class PostgresServer:
-    """On a loopback port of its own, as nobody where the tests are root's: the server refuses root."""
+    """On its own loopback port, as `nobody` where the tests are root's: the server refuses root."""
 
     def __init__(self, programs: Path, *, fsync: bool = False) -> None:
         """`fsync` has it write to the disk before it says that something is there."""
         self._programs = programs
         self._fsync = "on" if fsync else "off"
-        # Not below pytest's folder, which nobody else may enter.
+        # Not below pytest's folder, which no one else may enter.
         self._folder = Path(tempfile.mkdtemp(prefix="cadre-postgres-"))
         self._user = pwd.getpwnam("nobody") if os.getuid() == 0 else None
         if self._user is not None:

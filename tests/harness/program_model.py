@@ -19,7 +19,7 @@ SCRIPT: dict[int, list[Call]] = {
     2: [("book", {"n": 3})],
     3: [("lookup", {"item": "c"}), ("book", {"n": 4})],
 }
-"""What the model asks for, by the number of its answers in the conversation; then it answers in words."""
+"""The model's requests, by the number of its answers in the conversation; then it answers in words."""
 
 MODEL_CALLS = 5
 EFFECTS = 4
@@ -178,7 +178,7 @@ def _send(request: BaseHTTPRequestHandler, data: bytes, *, status: int = 200, ki
         request.end_headers()
         request.wfile.write(data)
     except ConnectionError:
-        request.close_connection = True  # whoever asked was killed
+        request.close_connection = True  # anyone who asked was killed
 
 
 def _stream(request: BaseHTTPRequestHandler, pieces: list[bytes], between: Callable[[int], bool | None]) -> None:
@@ -195,7 +195,7 @@ def _stream(request: BaseHTTPRequestHandler, pieces: list[bytes], between: Calla
                 request.close_connection = True
                 return
     except ConnectionError:
-        request.close_connection = True  # whoever asked was killed
+        request.close_connection = True  # anyone who asked was killed
 
 
 def _line(data: Any) -> bytes:

@@ -113,7 +113,7 @@ class ProgramStack:
         return seen, self.gateway.answer(agent, task)
 
     def answers(self, run: str) -> int:
-        """How many answers of a model the run's journal has."""
+        """Return how many answers of a model the run's journal has."""
         return sum(name == "model.answered" for name, _ in self.gateway.events(run))
 
 

@@ -35,11 +35,11 @@ class SecuredStack(Stack):
         return self.add(name or user, *arguments, start=False, CADRE_NATS_CREDENTIALS=str(self.key(user)))
 
     def rotate(self) -> None:
-        """New keys for all, which the server is told of."""
+        """New keys for all, which the server learns of."""
         users = [role.user for role in self._roles]
         nats_files.update_users(self._auth, self._roles, Topology(2), rotate=users)
         self.nats.process.send_signal(signal.SIGHUP)
 
     def refusals(self) -> list[str]:
-        """What the server has refused anybody, by its log."""
+        """Return what the server has refused anybody, by its log."""
         return [line for line in (self.folder / "nats.log").read_text().splitlines() if "Violation" in line]

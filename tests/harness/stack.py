@@ -117,7 +117,7 @@ class Stack:
             self._guard.close()
 
     def add(self, name: str, *arguments: str | Path, start: bool = True, **environment: str) -> Service:
-        """A service `python -m arguments…`, or a script; started and waited for unless told otherwise."""
+        """A service `python -m arguments…`, or a script; started and waited for unless asked otherwise."""
         service = Service(name, [str(a) for a in arguments], {**self.environment, **environment}, self.folder)
         service.group = self._guard.group if self._guard is not None else None
         self.services[name] = service
@@ -148,7 +148,7 @@ class Stack:
         return Gateway(self.add("gateway", "cadre_gateway", start=start))
 
     def start_all(self) -> None:
-        """Starts at once whatever does not run yet, then waits for all of it."""
+        """Starts at once anything that does not run yet, then waits for all of it."""
         asleep = [service for service in self.services.values() if not service.is_running]
         for service in asleep:
             service.start(wait=False)
@@ -156,7 +156,8 @@ class Stack:
             service.wait_ready()
 
     def open_gateway(self, agents: int = 0) -> Gateway:
-        """Start a gateway and whatever does not run yet; return it once so many agents may call all that they name."""
+        """Start a gateway and anything that does not run yet; return it once so many agents may call all that they
+        name."""
         gateway = self.gateway(start=False)
         self.start_all()
         if agents:
@@ -165,7 +166,8 @@ class Stack:
 
     @contextlib.asynccontextmanager
     async def platform(self, *, key: Path | None = None) -> AsyncIterator[Platform]:
-        """What a service has of NATS, for a test that writes or reads beside them; `key` is its user's file."""
+        """Yield a service's connection to NATS, for a test that writes or reads next to them; `key` is its user's
+        file."""
         settings = Settings(nats_url=self.nats.url, shards=2, nats_credentials=str(key or ""))
         platform = await open_platform("test", settings)
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def stand_still(pid: int) -> None:
-    """SIGSTOP; returns once it has taken effect: what the process is told from then on gets no answer."""
+    """SIGSTOP; returns once it has taken effect: what the process is sent from then on gets no answer."""
     os.kill(pid, signal.SIGSTOP)
     while any(_state(thread) != "T" for thread in Path(f"/proc/{pid}/task").iterdir()):
         time.sleep(0.001)

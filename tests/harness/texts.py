@@ -1,4 +1,4 @@
-"""Texts for people: tests look for names, numbers and commands in them, whatever the sentences say."""
+"""Texts for people: tests look for names, numbers and commands in them, no matter what the sentences say."""
 
 
 def holds(text: str, *parts: object) -> bool:

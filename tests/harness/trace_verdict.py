@@ -1,4 +1,5 @@
-"""Whether a receiver has what the journals tell: one root, no orphan, nothing twice and different, all tokens."""
+"""A check that a receiver has the spans of the journals: one root, no orphan, nothing twice and different, all
+tokens."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -51,7 +52,7 @@ def _of_trace(spans: Sequence[Span]) -> Iterator[str]:
 
 
 def _of_run(run: str, spans: Sequence[Span], events: Sequence[AnyEvent]) -> Iterator[str]:
-    """Every model call that the journal knows is there, with the tokens that it tells."""
+    """Every model call that the journal knows is there, with the tokens that it reports."""
     own = {span.span: span for span in spans if span.attributes.get(names.RUN) == run}.values()
     chats = [span for span in own if span.attributes.get(names.OPERATION) == names.CHAT]
     begun = sum(isinstance(event, ModelCalled) for event in events)

@@ -33,7 +33,7 @@ Manifest = dict[str, Any]
 
 
 def helm(*arguments: str | Path) -> str:
-    """What Helm prints. `make test-helm` says where it is."""
+    """Return what Helm prints. `make test-helm` says where it is."""
     binary = os.environ["HELM"]
     done = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""A real nats-server per test session, a deployment of its own per test, and a gateway process per module."""
+"""A real nats-server per test session, its own deployment per test, and a gateway process per module."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -53,7 +53,7 @@ async def world(gateway: GatewayProcess) -> AsyncIterator[World]:
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the other gateway writes aside."""
+    """Return where the other gateway writes aside."""
     return tmp_path_factory.mktemp("scratch")
 
 

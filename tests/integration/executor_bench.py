@@ -123,7 +123,7 @@ class Bench(ServiceBench[ToolResult]):
         self.visits.put_nowait(Visit(json.loads(await reader.readline()), writer))
 
     def effects_of(self, call: ToolCall) -> int:
-        """How often the world was changed by this call."""
+        """Return how often the world was changed by this call."""
         path = self.folder / "effects.txt"
         return path.read_text().splitlines().count(f"{call.tool} {call.id}") if path.exists() else 0
 

@@ -1,4 +1,4 @@
-"""Tools that meet the test at a socket: each tells that it is at work, then waits to be let go."""
+"""Tools that meet the test at a socket: each reports that it is at work, then waits to be let go."""
 
 import asyncio
 import json

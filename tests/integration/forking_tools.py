@@ -11,7 +11,7 @@ from cadre.tool import tool
 
 
 def network_sockets(_: int = 0) -> int:
-    """How many network sockets this process has open."""
+    """Return how many network sockets this process has open."""
     count = 0
     for descriptor in map(int, os.listdir("/dev/fd")):
         try:

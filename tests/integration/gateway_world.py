@@ -47,7 +47,7 @@ class GatewayProcess:
     """`python -m cadre_gateway` as its own process."""
 
     def __init__(self, nats_url: str, folder: Path, settings: Settings | None = None, **environment: str) -> None:
-        """`settings` are those of the deployment that it joins; without them it has one of its own."""
+        """`settings` are those of the deployment that it joins; without them it has one that it owns."""
         self.settings = settings or Settings(nats_url=nats_url, prefix=f"gw{new_run()[:8]}", shards=2)
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
@@ -145,7 +145,7 @@ class Scribe:
         self._journal = journal
         self.run, self.agent, self.parent = run, agent, parent
         self.cause: str | None = None
-        """The record that the next entry accounts for; one of its own unless given."""
+        """The record that the next entry accounts for; its own unless given."""
         self._pointers = BackPointers()
         self._last = 0
         self._hash = ""
@@ -213,7 +213,7 @@ async def sse_events(answer: httpx2.Response) -> AsyncIterator[SseEvent]:
 
 
 class World:
-    """A client of the deployment, beside the gateway."""
+    """A client of the deployment, next to the gateway."""
 
     def __init__(self, nc: NatsClient, topology: Topology, url: str) -> None:
         self.nc, self.topology = nc, topology

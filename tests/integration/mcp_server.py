@@ -22,14 +22,14 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-# A server that is started again reads what the one before has told its clients.
+# A server that is started again reads what the one before has reported its clients.
 server = MCPServer("desk", request_state_security=RequestStateSecurity(keys=[b"a key of the tests, of 32 bytes."]))
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 
 def _call_of(context: Context[Any, Any]) -> str:
-    """The id of Cadre's call, which is told beside the arguments."""
+    """The id of Cadre's call, which is sent in addition to the arguments."""
     meta: Any = context.request_context.meta or {}
     return str(meta.get("cadre.dev/call"))
 

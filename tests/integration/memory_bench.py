@@ -105,7 +105,7 @@ class Bench(ServiceBench[ToolResult]):
         )
 
     async def publish(self, call: ToolCall, *, sender: str = "", message_id: str | None = None) -> None:
-        """Past the adapter: as whoever `sender` is, and stored however often it is published."""
+        """Past the adapter: as anyone who `sender` is, and stored however often it is published."""
         subject = self.topology.call(call.tool, sender or call.agent, call.tree, call.id)
         headers = {jetstream.MESSAGE_ID: message_id} if message_id is not None else None
         await jetstream.append(self.nc, subject, encode(call), headers=headers)
@@ -162,7 +162,7 @@ class Bench(ServiceBench[ToolResult]):
     # --- processes
 
     async def launch(self, **variables: str) -> Service:
-        """On the bench's own folder; by words only unless told otherwise."""
+        """On the bench's own folder; by words only unless asked otherwise."""
         name, port = f"memory-{len(self.services)}", free_port()
         environment = environment_of(self.settings, self.folder, name, port) | variables
         process = await asyncio.create_subprocess_exec(*COMMAND, env=environment, stderr=asyncio.subprocess.PIPE)

@@ -70,7 +70,7 @@ def point_id(name: str) -> str:
 
 
 def memory(name: str, text: str, **fields: Any) -> Chunk:
-    """Of anna, in her own scope, unless told otherwise; `name` decides the id."""
+    """Of anna, in her own scope, unless asked otherwise; `name` decides the id."""
     given: dict[str, Any] = {
         "scope": "user",
         "tree": "t1",

@@ -1,4 +1,4 @@
-"""A process that moves memories to the other model, and dies in the middle when told how far to come."""
+"""A process that moves memories to the other model, and dies in the middle when asked how far to come."""
 
 import asyncio
 import os

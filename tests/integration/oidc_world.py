@@ -47,7 +47,7 @@ class Browser:
         return await self.http.get("/auth/login", params=query, headers={"Sec-Fetch-Mode": "navigate", **SAME})
 
     async def at_provider(self, person: str, **query: str) -> str:
-        """Where the provider sends the browser back to."""
+        """Return where the provider sends the browser back to."""
         begun = await self.begin(**query)
         assert begun.status_code == 303, begun.text
         async with httpx2.AsyncClient() as elsewhere:

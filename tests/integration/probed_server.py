@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 class ProbedServer(ThreadingHTTPServer):
-    """`answer` takes a request's body and returns the message of the reply, with `finish_reason` beside it."""
+    """`answer` takes a request's body and returns the message of the reply, with `finish_reason` next to it."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""What is left of a run in a deployment: every stream and bucket is looked through."""
+"""Remains of a run in a deployment, looked for in every stream and bucket."""
 
 import base64
 import json

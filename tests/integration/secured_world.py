@@ -48,7 +48,7 @@ class Secured:
         return Settings(nats_url=self.server.url, nats_credentials=key, shards=1, **more)  # type: ignore[arg-type]
 
     def rotate(self, user: str) -> None:
-        """A new key, which the server is told of."""
+        """A new key, which the server learns of."""
         nats_files.update_users(self.auth, ROLES, T, rotate=[user])
         self.server.process.send_signal(signal.SIGHUP)
 
@@ -79,7 +79,7 @@ class Intruder:
         self._refusals = refusals
 
     async def publish(self, subject: str, data: bytes = b"x") -> str:
-        """What the server says against it. Raises TimeoutError when it says nothing."""
+        """Return what the server says against it. Raises TimeoutError when it says nothing."""
         await self.nc.publish(subject, data, reply=self.nc.new_inbox())
         return await self._refusal(subject)
 

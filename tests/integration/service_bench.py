@@ -1,4 +1,4 @@
-"""What a bench for a service has: a client of its own deployment that hears the answers, and processes to kill."""
+"""The bench of a service: a client of its deployment that hears the answers, and processes to kill."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ class ServiceBench(Generic[A]):
 
     @asynccontextmanager
     async def prepared(self) -> AsyncIterator[None]:
-        """What a bench needs besides."""
+        """Yield the other parts that a bench needs."""
         yield
 
     async def close(self) -> None:
@@ -62,7 +62,7 @@ class ServiceBench(Generic[A]):
         raise NotImplementedError
 
     def sender_of(self, answer: A) -> str:
-        """Who must have sent the answer."""
+        """Return who must have sent the answer."""
         raise NotImplementedError
 
     async def _on_message(self, message: Any) -> None:
@@ -78,12 +78,12 @@ class ServiceBench(Generic[A]):
         return await asyncio.wait_for(self._inbox(key).get(), patience())
 
     async def consumers(self, *names: str) -> list[dict[str, Any]]:
-        """What the server says of these consumers, on all shards."""
+        """Return what the server says of these consumers, on all shards."""
         streams = map(self.topology.stream, range(self.topology.shards))
         return [await jetstream.api(self.nc, f"CONSUMER.INFO.{stream}.{name}") for stream in streams for name in names]
 
     async def none_left(self, *names: str) -> bool:
-        """Whether nothing waits at these consumers for delivery or an ack."""
+        """Return whether nothing waits at these consumers for delivery or an ack."""
         infos = await self.consumers(*names)
         return not any(info["num_pending"] or info["num_ack_pending"] for info in infos)
 

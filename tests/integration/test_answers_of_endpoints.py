@@ -63,7 +63,7 @@ async def test_an_answer_comes_to_what_its_file_says(text: str) -> None:
         assert expected.get("words", "") in str(found)
         return
     if not expected:
-        # A report without a verdict: whatever it comes to, it is an answer or a clear failure.
+        # A report without a verdict: no matter what it comes to, it is an answer or a clear failure.
         return
     assert isinstance(found, ModelReply), found
     assert [[call.name, call.arguments] for call in found.calls if call.error is None] == expected.get("calls", [])

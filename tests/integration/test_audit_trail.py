@@ -1,4 +1,4 @@
-"""The audit trail of a gateway that asks nobody who they are, and the stream that keeps it."""
+"""The audit trail of a gateway that asks no one who they are, and the stream that keeps it."""
 
 from cadre.adapters.nats.streams import jetstream
 from integration.gateway_world import World

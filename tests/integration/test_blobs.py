@@ -50,7 +50,7 @@ class Store(NamedTuple):
         return f"$O.{self.bucket}.M."
 
     async def chunks(self) -> dict[str, int]:
-        """How many there are on each subject."""
+        """Return how many there are on each subject."""
         query = {"subjects_filter": f"$O.{self.bucket}.C.>"}
         answer = await jetstream.api(self.nc, f"STREAM.INFO.OBJ_{self.bucket}", query)
         return answer["state"].get("subjects") or {}
@@ -68,7 +68,7 @@ async def store(settings: Settings) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def other(settings: Settings, store: Store) -> AsyncIterator[Store]:
-    """The same with a connection of its own."""
+    """The same with its own connection."""
     nc = await connect(settings, "other")
     yield Store(nc, store.topology)
     await nc.close()

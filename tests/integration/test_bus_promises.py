@@ -1,4 +1,5 @@
-"""What the loop relies on of the bus: timers that an append removes, calls that are settled before they begin."""
+"""Tests of what the loop relies on of the bus: timers that an append removes, calls that are settled before they
+begin."""
 
 import asyncio
 import time
@@ -59,7 +60,7 @@ def revocation(call: str) -> EffectResult:
 
 
 class Inbox:
-    """What arrives for the agent `boss`, as the stream stores it."""
+    """Messages that arrive for the agent `boss`, as the stream stores it."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform

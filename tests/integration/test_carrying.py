@@ -38,7 +38,7 @@ def workspace(world: World, tree: str, call: str) -> WorkspaceStore:
 
 
 async def contents(world: World, run: str) -> dict[str, str]:
-    """What the run's workspace holds, by path."""
+    """Return what the run's workspace holds, by path."""
     listed = (await world.http.get(f"/v1/runs/{run}/files")).json()["files"]
     paths = [one["path"] for one in listed]
     answers = [await world.http.get(f"/v1/runs/{run}/files/{path}") for path in paths]
@@ -65,7 +65,7 @@ async def step(world: World, scribe: Scribe, number: int, files: dict[str, str])
 
 
 async def written(world: World) -> str:
-    """A run of three steps that has ended: each has written files, and the second one a file of the first anew."""
+    """A run of three steps that has ended: each has written files, and the second one a file of the first again."""
     run = new_run()
     mark = run[:6]
     await workspace(world, run, "task").write("given", f"given {mark}")
@@ -272,7 +272,7 @@ async def test_a_try_that_was_cut_short_is_completed_by_the_next(world: World) -
     assert forked["id"] == new
     there = {"given": f"given {mark}", "a": f"two {mark}", "b": f"b {mark}"}
     assert await contents(world, new) == there
-    # It has begun: whoever asks again changes nothing of what it does.
+    # It has begun: anyone who asks again changes nothing of what it does.
     await workspace(world, new, call_id(new, 3, 0)).write("a", "its own")
     await workspace(world, new, call_id(new, 3, 1)).delete("b")
     assert (await fork(world, run, 3, key))["id"] == new

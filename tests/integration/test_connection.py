@@ -1,4 +1,4 @@
-"""A connection that breaks: whoever waits for an answer over it is told at once, and tries again."""
+"""A connection that breaks: anyone who waits for an answer over it learns at once, and tries again."""
 
 import asyncio
 from pathlib import Path

@@ -198,7 +198,7 @@ async def test_a_letter_whose_message_was_removed_says_so(world: World, grave: G
 
 
 async def test_what_nobody_waits_for_is_not_retried(world: World, grave: Grave) -> None:
-    """A run that is over; a task whose manager was told and went on; but not a task that is still awaited."""
+    """A run that is over; a task whose manager was informed and went on; but not a task that is still awaited."""
     over, manager, waits = new_run(), new_run(), new_run()
     await world.finished_run(over, AGENT)
     letter = await grave.bury(over, b"late")

@@ -23,7 +23,8 @@ BETWEEN_KILLS = 300
 
 @pytest.mark.parametrize("sync", ["always", "120s"])
 async def test_a_killed_server_loses_nothing_acknowledged(tmp_path: Path, sync: str) -> None:
-    """Whatever the sync setting: what the process has written is the kernel's to keep, and the kernel lives on."""
+    """No matter what the sync setting: what the process has written is the kernel's to keep, and the kernel lives
+    on."""
     server = NatsServer(tmp_path, sync=sync)
     server.start()
     settings = Settings(nats_url=server.url, shards=1)

@@ -1,4 +1,5 @@
-"""Whose calls a NATS user may settle, on a real server: an agent its own, of whichever tool; no other agent's."""
+"""Tests of whose calls a NATS user may settle, on a real server: an agent its own, of whichever tool; no other
+agent's."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""What is under way when a process ends: reads of a connection and of a stream, the import of a client library."""
+"""Tests of what is under way when a process ends: reads of a connection and of a stream, the import of a client
+library."""
 
 import asyncio
 import subprocess
@@ -48,7 +49,7 @@ asyncio.run(main())
 
 
 async def test_a_read_whose_connection_is_closed_says_that_the_bus_is_gone(settings: Settings) -> None:
-    """And so does one that begins afterwards: whoever asked a gateway that is stopping is told to come back."""
+    """And so does one that begins afterwards: anyone who asked a gateway that is stopping is asked to come back."""
     reader = await connect(settings, "reader")
     silent = await connect(settings, "a stream that never answers")
     asked = asyncio.Event()

@@ -1,4 +1,5 @@
-"""What endpoints want back and refuse, by the real client: known by address and name, set in the spec, or learned."""
+"""Tests of what endpoints want back and refuse, by the real client: known by address and name, set in the spec, or
+learned."""
 
 import asyncio
 import itertools
@@ -55,7 +56,8 @@ def answers_of(body: Body) -> list[Body]:
 
 
 async def played(server: ProbedServer, spec: AgentSpec, replicas: int = 1) -> tuple[object, list[ModelAnswered]]:
-    """What a run comes to, each model call made by the next of so many replicas, and the answers in its journal."""
+    """Return what a run comes to, each model call made by the next of so many replicas, and the answers in its
+    journal."""
     settings, blobs = ModelSettings(url=server.url, name="trial"), MemoryBlobs()
     models = [ModelChain(spec.model, settings, blobs) for _ in range(replicas)]
     turns = iter(range(100))

@@ -123,7 +123,7 @@ async def test_other_gateways_learn_of_it(world: World, other: World) -> None:
 async def test_who_follows_a_run_that_is_erased_is_let_go(
     world: World, other: World, view: str, first: str, rest: list[str]
 ) -> None:
-    """Its agent is away: no end of it will ever be told."""
+    """Its agent is away: no end of it will ever be reported."""
     run = new_run()
     scribe = world.scribe(run, "away")
     await scribe.write(scribe.accepted(), CALLED)
@@ -177,7 +177,7 @@ async def test_a_blob_that_another_run_names_stays(world: World) -> None:
 
 
 async def test_a_blob_that_a_waiting_task_names_stays(world: World) -> None:
-    """Nobody has taken the task up, so no journal tells of the blob yet."""
+    """No one has taken the task up, so no journal says of the blob yet."""
     blob = await world.blobs.put(b"awaited elsewhere")
     run, waiting = new_run(), new_run()
     scribe = world.scribe(run)
@@ -344,7 +344,7 @@ async def test_an_erasure_that_died_halfway_is_ended_by_whoever_comes_next(
 
 
 async def test_a_run_whose_blobs_are_gone_already_is_read_as_gone(world: World) -> None:
-    """Between the removal of blobs and that of the journal, for whoever goes on from that run."""
+    """Between the removal of blobs and that of the journal, for anyone who goes on from that run."""
     run = new_run()
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted(f"{CANARY} " * 20_000))

@@ -1,5 +1,5 @@
 """`cadre eval` and `cadre test` of runs whose queue or plan people edited, and of runs with such runs below them: what
-people did is done again, or it is told."""
+people did is done again, or it is reported."""
 
 import itertools
 import json
@@ -171,7 +171,7 @@ LOOKS = {"name": "price", "arguments": {"article": "lamp"}}
 
 
 def script(*articles: str, boss: Sequence[dict[str, Any]] = ()) -> str:
-    """A model that makes these tasks and does whichever it is given; its answer tells what it has done."""
+    """A model that makes these tasks and does whichever it is given; its answer reports what it has done."""
     tasks = json.dumps([f"price a {article}" for article in articles])
     rules = [*boss, {"match": {"turn": 0, "user": "JSON array"}, "reply": {"content": tasks}}]
     for one in ("lamp", "desk", "sofa", "chair"):

@@ -1,4 +1,4 @@
-"""What a tool executor answers, how it stops, and how several share the work."""
+"""Tests of what a tool executor answers, how it stops, and how several share the work."""
 
 import asyncio
 import json
@@ -156,7 +156,7 @@ async def test_a_thread_beyond_its_time_keeps_its_slot_but_not_the_process(bench
     await bench.send(second)
     result = await bench.answer(first)
     assert "TimeoutError: no result within 0.2 s" in failure(result).message
-    # Others are served meanwhile; whoever had been let in beside the thread would have come before.
+    # Others are served meanwhile; anyone who had been let in next to the thread would have come before.
     for _ in range(3):
         other = bench.staged_call("look")
         await bench.send(other)

@@ -1,4 +1,4 @@
-"""A server that hangs while a call is claimed: the tool has not run, so nobody says that it may have."""
+"""A server that hangs while a call is claimed: the tool has not run, so no one says that it may have."""
 
 import asyncio
 import functools

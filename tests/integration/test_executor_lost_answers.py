@@ -1,4 +1,4 @@
-"""What an executor does when the server's answer is lost, and when another one was faster."""
+"""Tests of what an executor does when the server's answer is lost, and when another one was faster."""
 
 import functools
 
@@ -19,7 +19,7 @@ from integration.executor_tools import mark
 
 
 class Lossy(NatsEffects):
-    """Real effects behind a network that loses requests and answers, each kind as often as told."""
+    """Real effects behind a network that loses requests and answers, each kind as often as asked."""
 
     lost_claim_answers = 0
     lost_settle_requests = 0

@@ -23,12 +23,12 @@ from integration.executor_bench import Bench, Visit, kill
 from integration.service_bench import failure
 
 SILENT = "does not answer"
-"""What an executor logs of one that it has asked in vain."""
+"""The log line of an executor about one that did not answer."""
 
 
 class Questions:
-    """What executors ask one another, overheard, and what they answer. (Who listens on a subject counts as somebody
-    who might answer there: nobody is told any more that there is none.)"""
+    """Questions and answers between executors, overheard. (Who listens on a subject counts as somebody
+    who might answer there: no one learns any more that the subject has no listener.)"""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -157,7 +157,7 @@ async def test_who_does_not_come_back_is_given_up(tmp_path: Path, monkeypatch: p
     try:
         peers = NatsPeers(nc, Topology(1))
         monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 10 * patience())
-        # The server was never away: there is nobody to wait for.
+        # The server was never away: there is no one to wait for.
         assert await asyncio.wait_for(peers.has_in_hand("pay", "gone", "t_1_0"), patience()) is False
         monkeypatch.setattr(nats_peers, "RETURN_SECONDS", 3.0)
         server.kill()

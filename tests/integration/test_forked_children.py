@@ -1,4 +1,4 @@
-"""What tools leave behind does not hold what their service had: its port, its connection, its end."""
+"""Processes that tools leave behind do not hold what their service had: its port, its connection, its end."""
 
 import asyncio
 import os
@@ -96,7 +96,7 @@ async def test_a_child_that_returns_into_the_event_loop_ends_there(bench: Bench)
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether it is a zombie, or gone: its parent may not have waited for it."""
+    """Return whether it is a zombie, or gone: its parent may not have waited for it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

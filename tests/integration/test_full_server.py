@@ -1,4 +1,4 @@
-"""Executors on a server that has no room left: they live on, and what their tools did is told once there is."""
+"""Executors on a server that has no room left: they live on, and what their tools did is reported once there is."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator

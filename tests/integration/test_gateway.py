@@ -1,4 +1,4 @@
-"""The gateway's requests, as a real process over a real nats-server; the tests write the journals it tells of."""
+"""The gateway's requests, as a real process over a real nats-server; the tests write the journals it reports."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Held calls as the gateway tells of them and decides on them; the journals are written here, no agent works."""
+"""Held calls as the gateway says of them and decides on them; the journals are written here, no agent works."""
 
 import asyncio
 import time
@@ -144,7 +144,7 @@ async def test_the_answer_comes_with_the_entry_that_accounts_for_the_decision(wo
 
 
 async def test_a_correction_that_the_agent_cannot_make_is_told(world: World) -> None:
-    """What it was checked against has changed between."""
+    """The schema that it was checked against has changed meanwhile."""
     scribe, (call,) = await held(world, "boss", {"amount": 500})
     asking = asyncio.create_task(decide(world, call, "corrected", arguments={"amount": 5}))
 

@@ -46,7 +46,7 @@ async def write_kept_runs(world: World) -> None:
 
 
 async def _stored(world: World) -> int:
-    """How many messages the streams of the journals have ever stored."""
+    """Return how many messages the streams of the journals have ever stored."""
     js = world.nc.jetstream()
     shards = range(world.topology.shards)
     return sum([(await js.stream_info(world.topology.stream(shard))).state.last_seq for shard in shards])

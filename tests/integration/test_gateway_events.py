@@ -111,7 +111,7 @@ async def test_a_reader_slower_than_the_runs_loses_nothing(world: World) -> None
     async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):
         stream = sse_events(answer)
         await anext(stream)
-        # Nobody reads meanwhile: sockets and the gateway's buffer fill up.
+        # No one reads meanwhile: sockets and the gateway's buffer fill up.
         for _ in range(total):
             await scribe.write(refused)
         await scribe.write(FINISHED)

@@ -1,4 +1,4 @@
-"""Runs that no replica of their agent has begun: they are in the list as all others are, whatever becomes of the
+"""Runs that no replica of their agent has begun: they are in the list as all others are, no matter what becomes of the
 gateway, until they begin or are erased."""
 
 import asyncio

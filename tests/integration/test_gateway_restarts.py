@@ -24,7 +24,7 @@ from integration.gateway_world import (
 
 @asynccontextmanager
 async def deployed(server: NatsServer, folder: Path) -> AsyncIterator[tuple[GatewayProcess, World]]:
-    """A gateway of its own."""
+    """Its own gateway."""
     gateway = GatewayProcess(server.url, folder)
     try:
         async with entered(gateway) as world:

@@ -208,7 +208,7 @@ async def test_a_database_that_was_set_back_is_gone_on_with_from_its_place(
 
 
 async def _lacks(gateway: GatewayProcess, what: str) -> bool:
-    """Whether a gateway that takes requests says that its index lacks it."""
+    """Return whether a gateway that takes requests says that its index lacks it."""
     answer = httpx2.get(f"{gateway.url}/readyz", timeout=60)
     assert answer.status_code == 200, answer.text
     return what in answer.json().get("index", "")
@@ -227,7 +227,7 @@ async def test_a_gateway_that_starts_without_the_database_works_and_is_whole_whe
         await assert_whole(gateways, runs, erased=1)
         gateway.kill()
         own_postgres.crash()
-        await write_runs(world, 3, runs)  # nobody reads them
+        await write_runs(world, 3, runs)  # no one reads them
         gateway.launch()
         told = await asyncio.to_thread(gateway.wait_for, 200)
         assert "PostgreSQL" in told["index"]

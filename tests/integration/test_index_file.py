@@ -70,7 +70,7 @@ async def test_an_index_of_other_streams_is_made_anew(tmp_path: Path) -> None:
 async def test_an_index_from_before_what_is_on_record_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was erased meanwhile would stay in the list."""
+    """A run that was erased meanwhile would stay in the list."""
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)
     later = time.time() + 6.5 * 24 * 3600

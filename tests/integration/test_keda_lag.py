@@ -1,4 +1,5 @@
-"""What KEDA would read of a real server for the rendered triggers: all that waits and all that is at work, no more."""
+"""Tests of what KEDA would read of a real server for the rendered triggers: all that waits and all that is at work, no
+more."""
 
 import asyncio
 import math

@@ -1,4 +1,5 @@
-"""The key of a service's NATS user: read from its file, renewed while the service runs, told of where it is wrong."""
+"""The key of a service's NATS user: read from its file, renewed while the service runs, reported on where it is
+wrong."""
 
 import asyncio
 import logging
@@ -23,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 class Listening(logging.Handler):
-    """Tells when something was logged that has these words in it."""
+    """Reports when something was logged that has these words in it."""
 
     def __init__(self, words: str) -> None:
         super().__init__()
@@ -37,7 +38,7 @@ class Listening(logging.Handler):
 
 @contextmanager
 def renewing(folder: Path) -> Iterator[tuple[Secured, Listening]]:
-    """A server of its own, and an ear for clients that come back to it."""
+    """Its own server, and an ear for clients that come back to it."""
     one, ear, log = Secured(folder), Listening("connected to NATS again"), logging.getLogger("cadre.nats")
     one.server.start()
     level = log.level

@@ -1,4 +1,4 @@
-"""A workflow over a long list beside small runs of the same agent and tool: nobody waits for the list's end."""
+"""A workflow over a long list next to small runs of the same agent and tool: no one waits for the list's end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whatever starts a run starts it with somebody's rights, which are read again at each start: schedules and triggers
-pause when their makers have lost theirs, and say so."""
+"""Anything that starts a run starts it with somebody's rights, which are read again at each start: schedules and
+triggers pause when their makers have lost theirs, and say so."""
 
 import asyncio
 import contextlib

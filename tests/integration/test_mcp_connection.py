@@ -99,7 +99,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(
         session = server._session
         assert session is not None
         await until(blocks)
-        # Told of a change it looks all the same, and finds nobody who answers.
+        # When it hears of a change it looks all the same, and finds no one who answers.
         session.changed.set()
         await asyncio.wait_for(gone.wait(), patience())
         assert not asked.done()
@@ -110,7 +110,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(
 
 
 class Web:
-    """A server of 2025 over HTTP, which fails where it is told to."""
+    """A server of 2025 over HTTP, which fails where it is asked to."""
 
     def __init__(self) -> None:
         self.failing: dict[str, int] = {}
@@ -339,7 +339,7 @@ async def test_an_answer_that_breaks_off_is_taken_up_again_with_the_headers_of_i
 
 
 async def test_requests_bear_the_headers_of_their_run(tmp_path: Path, web: Web) -> None:
-    """Whoever is named begins no path and no reference with it, and is no part of what errors tell."""
+    """Anyone who is named begins no path and no reference with it, and is no part of what errors tell."""
     (tmp_path / "tokens").mkdir()
     (tmp_path / "tokens" / "ann").write_text("anns own token\n")
     headers = {

@@ -1,4 +1,5 @@
-"""What agents remember as people see it: over HTTP and with `cadre memory`, against a real gateway and service."""
+"""Tests of what agents remember as people see it: over HTTP and with `cadre memory`, against a real gateway and
+service."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What every engine of the memory index keeps to: the same tests on each."""
+"""Tests of what every engine of the memory index keeps to: the same tests on each."""
 
 import math
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Another model: memories move to its collection under live traffic, and nobody misses one on the way."""
+"""Another model: memories move to its collection under live traffic, and no one misses one on the way."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ async def old(store: Store) -> AsyncIterator[MemoryIndex]:
 
 
 async def open_other(old: MemoryIndex, own: Schema = OTHER) -> MemoryIndex:
-    """What a replica with another model has, on the same store."""
+    """Return what a replica with another model has, on the same store."""
     return await MemoryIndex.open(old.store, own, prefix=old.prefix)
 
 
@@ -141,7 +141,7 @@ async def test_writes_and_deletes_in_between_reach_both(old: MemoryIndex) -> Non
 
 
 async def test_readers_and_writers_run_all_the_way_through(old: MemoryIndex) -> None:
-    """No pause, no gap: whatever was acknowledged is seen at every moment, before, at and after the switch."""
+    """No pause, no gap: anything that was acknowledged is seen at every moment, before, at and after the switch."""
     await put(old, *[f"m{n}" for n in range(100)], dense=EAST)
     new = await open_other(old)
     acknowledged = {f"m{n}" for n in range(100)}

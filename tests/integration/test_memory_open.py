@@ -1,4 +1,4 @@
-"""Which engine a configuration means, and what is said when it cannot be."""
+"""Tests of which engine a configuration means, and what is said when it cannot be."""
 
 import asyncio
 import json

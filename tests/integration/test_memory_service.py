@@ -29,7 +29,7 @@ def deployment(nats_server: NatsServer) -> Settings:
 
 @pytest.fixture(scope="module")
 def service(deployment: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One process for all tests: each has names of its own."""
+    """One process for all tests: each has its own names."""
     folder = tmp_path_factory.mktemp("memory")
     with running_service(deployment, folder) as url:
         yield url
@@ -98,7 +98,7 @@ async def test_a_scope_is_shared_and_no_wider(bench: Bench, scope: MemoryScope) 
 
     secret = f"The secret of {scope} is marmalade."
     memory = await bench.remember(secret, **about(mine, "1_0"))
-    # Whoever shares it, in another run unless the scope is the run itself.
+    # Anyone who shares it, in another run unless the scope is the run itself.
     assert await bench.texts("secret marmalade", **about(mine, "2_0")) == [secret]
     for stranger in strangers:
         assert await bench.texts("secret marmalade", **about(stranger, "3_0")) == []

@@ -1,4 +1,5 @@
-"""What only the store in a file must show: kills lose nothing, one owner, and the service's loop never waits."""
+"""Tests of what only the store in a file must show: kills lose nothing, one owner, and the service's loop never
+waits."""
 
 import asyncio
 import os
@@ -137,7 +138,7 @@ async def test_a_write_that_fails_changes_nothing_and_the_next_one_works(
 
 
 async def test_a_filter_is_on_each_leg_of_a_search(store: SqliteStore, index: MemoryIndex) -> None:
-    """Many of another's are nearer: they would fill each leg, and leave nothing for whoever asks."""
+    """Many of another's are nearer: they would fill each leg, and leave nothing for anyone who asks."""
     theirs = [with_words(memory(f"his {n}", "tea", user="ben"), [EAST]) for n in range(60)]
     hers = with_words(memory("hers", "tea and much besides that is not to the point"), [[0.5, 1.0, 0.0, 0.0]])
     await index.upsert([*theirs, hers])
@@ -180,7 +181,8 @@ async def seen(index: MemoryIndex, person: str) -> tuple[list[tuple[str, float]]
 
 
 async def test_the_services_loop_goes_on_while_the_store_works(tmp_path: Path) -> None:
-    """Thousands of points are removed at once, with their words: whatever is asked meanwhile is answered after it."""
+    """Thousands of points are removed at once, with their words: anything that is asked meanwhile is answered after
+    it."""
     store = await SqliteStore.open(tmp_path)
     index = await MemoryIndex.open(store, Schema(model="big", fingerprint="big", dim=256))
     vector = [0.5] * 256

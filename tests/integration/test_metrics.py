@@ -67,7 +67,7 @@ def scraped(service: Service) -> Series:
 
 
 def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
-    """And none of it tells what was worked at."""
+    """And none of it reports what was worked at."""
     marks = tmp_path / CANARY
     before, begun = scraped(stack.services["worker"]), scraped(gateway.service)
     run = gateway.submit("boss", f"delegate: use refund {marks} 0.2")
@@ -199,7 +199,7 @@ def test_what_a_service_logs_says_where_it_belongs(stack: Stack, gateway: Gatewa
     marks = tmp_path / CANARY
     run = gateway.submit("worker", f"use effect {marks} 2")
     eventually(marks.exists, what="the tool has begun")
-    # Its executor has something to say: the result cannot be told at once.
+    # Its executor has something to say: the result cannot be reported at once.
     stack.nats.stop()
     said = stack.services["tools"].log
     eventually(lambda: "trying again" in said.read_text(), what="the executor says so")

@@ -1,4 +1,4 @@
-"""What models cost begins at 0 where their price is known, so that the first call is an increase."""
+"""The cost of models begins at 0 where their price is known, so that the first call is an increase."""
 
 from pathlib import Path
 

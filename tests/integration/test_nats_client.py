@@ -38,7 +38,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 
 async def send_raw(server: NatsServer, command: bytes) -> None:
-    """What a client that checks nothing sends; returns once the server has taken it."""
+    """Send as a client that checks nothing; return once the server has taken it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     await reader.readline()
     writer.write(b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n' + command + b"PING\r\n")
@@ -137,7 +137,7 @@ def test_a_reconnect_that_is_cut_short_again_and_again_succeeds_in_the_end(tmp_p
 
 
 class Cutter:
-    """Greets whoever comes to the port as a server does, and resets the connection; `has_cut` after some of them."""
+    """Greets anyone who comes to the port as a server does, and resets the connection; `has_cut` after some of them."""
 
     ENOUGH = 5
     GREETING = b'INFO {"server_id":"x","version":"2.11.0","max_payload":1048576,"headers":true,"proto":1}\r\n'

@@ -20,7 +20,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 class Receiver:
-    """Takes webhooks, checks their signatures, and answers what it is told to."""
+    """Takes webhooks, checks their signatures, and answers what it is asked to."""
 
     def __init__(self) -> None:
         self.taken: list[dict[str, Any]] = []

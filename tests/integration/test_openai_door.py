@@ -1,4 +1,5 @@
-"""What the door for OpenAI's clients refuses, and how: no run is begun, and the error has the protocol's form."""
+"""Tests of what the door for OpenAI's clients refuses, and how: no run is begun, and the error has the protocol's
+form."""
 
 import json
 from collections.abc import Iterator
@@ -97,7 +98,7 @@ async def test_unknown_parameters_are_named(world: World) -> None:
 
 
 async def test_a_response_that_waits_for_its_agent_is_queued(world: World) -> None:
-    """Nobody takes the task up; then its journal says how it went on."""
+    """No one takes the task up; then its journal says how it went on."""
     begun = (await world.http.post(RESPONSES, content=response(background=True))).json()
     assert (begun["status"], begun["output"], begun["usage"]) == ("queued", [], None)
     run = begun["id"].removeprefix("resp_")

@@ -1,4 +1,4 @@
-"""OpenAIModel with the real client: refusals, cuts, silence, cancellation, and what is told of them."""
+"""OpenAIModel with the real client: refusals, cuts, silence, cancellation, and what learns of them."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What each service's NATS user must not do, tried on a real server by somebody who has its key."""
+"""Attempts at all that the NATS user of a service must not do, on a real server by somebody who has its key."""
 
 import asyncio
 import json
@@ -305,7 +305,7 @@ async def test_what_is_missing_is_said_with_what_to_do(world: Secured) -> None:
 
     async def handle(_: object) -> None: ...
 
-    # A user whose queue nobody has made: the permission is there, the consumer is not.
+    # A user whose queue no one has made: the permission is there, the consumer is not.
     operator = await connect(world.settings("operator"), "test")
     assert (await jetstream.api(operator, "CONSUMER.DELETE.CADRE-0.tool-look_up"))["success"]
     queue = Queue(nc, "CADRE-0", "tool-look_up", T.call_filter(0, "look_up"), handle, limit=FairLimiter(1))
@@ -321,7 +321,7 @@ async def test_what_is_missing_is_said_with_what_to_do(world: Secured) -> None:
 async def test_prompts_to_agents_on_nats_are_erased_by_those_who_may(
     world: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who may not, as a gateway whose rights were given out before there was this one, goes on without."""
+    """A gateway without the right, given out before there was one, goes on without it."""
     config = {"name": "CADRE-REMOTE", "subjects": ["cadre.remote.>"], "storage": "file"}
     prompt = "cadre.remote.far.t-1.1.prompt"
     operator = await connect(world.settings("operator"), "operator")

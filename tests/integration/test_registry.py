@@ -1,4 +1,4 @@
-"""The registry across an outage of the server: nobody is taken for gone because nobody could be heard."""
+"""The registry across an outage of the server: no one is taken for gone because no one could be heard."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 
 
 class Bus(NamedTuple):
-    """A connection to a server that has all streams; `looker` is a registry over it that nobody has started."""
+    """A connection to a server that has all streams; `looker` is a registry over it that no one has started."""
 
     nc: NatsClient
     topology: Topology
@@ -69,7 +69,7 @@ def reachable(registry: NatsRegistry) -> set[str]:
 
 
 async def seen(registry: NatsRegistry, condition: Callable[[], bool], what: str) -> None:
-    """Returns once the condition holds, which whoever comes or goes may bring about."""
+    """Returns once the condition holds, which anyone who comes or goes may bring about."""
     try:
         async with asyncio.timeout(patience()):
             while not condition():
@@ -154,7 +154,7 @@ async def test_a_replica_outlives_an_outage_longer_than_its_time(server: NatsSer
 async def test_who_offers_nothing_sees_that_nobody_can_be_heard(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A gateway keeps no key alive, so no put of its own tells it that the bucket takes none, as without a leader."""
+    """A gateway keeps no key alive, so no put reports it that the bucket takes none, as without a leader."""
     monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 0.5)
     nc, topology, settings, looker = bus
     silent = NatsRegistry(nc, topology)

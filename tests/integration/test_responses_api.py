@@ -1,4 +1,5 @@
-"""What only the Responses API has, through the real client: form of requests, items, native tools, failed answers."""
+"""Tests of what only the Responses API has, through the real client: form of requests, items, native tools, failed
+answers."""
 
 import json
 from typing import Any

@@ -1,4 +1,5 @@
-"""What KEDA would read of a real gateway for two revisions of an agent: the backlog of each, a share of the agent's."""
+"""Tests of what KEDA would read of a real gateway for two revisions of an agent: the backlog of each, a share of the
+agent's."""
 
 import asyncio
 from typing import Any

@@ -65,7 +65,7 @@ async def test_killed_while_the_code_waits(bench: Bench) -> None:
     for what, then in (("a", "b"), ("b", "c"), ("c", "")):
         await sandbox.kill()
         call = bench.reply(call, answer, what.upper())
-        await bench.send(call)  # nobody is there: it waits
+        await bench.send(call)  # no one is there: it waits
         sandbox = await bench.start()
         answer = await bench.answer(call)
         assert answer.sandbox == sandbox.name
@@ -133,7 +133,7 @@ async def test_an_ended_run_has_its_code_stopped(bench: Bench) -> None:
     began = time.monotonic()
 
     async def ended() -> bool:
-        # Told again and again: an interrupt may come before the code has begun, and may be lost.
+        # Asked again and again: an interrupt may come before the code has begun, and may be lost.
         await bench.bus.interrupt(call.tree, call.tree)
         return await bench.all_acked()
 
@@ -163,7 +163,7 @@ async def test_one_that_is_told_to_stop_hands_its_code_back(bench: Bench) -> Non
     assert (answer.output, answer.sandbox) == ("slept", second.name)
 
 
-# --- what nobody can serve
+# --- what no one can serve
 
 
 async def test_what_is_no_message_becomes_a_dead_letter(bench: Bench) -> None:

@@ -152,7 +152,7 @@ async def test_it_says_in_the_registry_which_pool_it_serves(bench: Bench) -> Non
 
 
 async def test_a_pool_is_asked_in_its_own_name(bench: Bench) -> None:
-    """What another pool keeps for the run is not touched."""
+    """It does not touch an interpreter that another pool keeps for the run."""
     await bench.start("--pool", "other")
     await bench.start()
     call = bench.block("a = look('1')\na")

@@ -43,7 +43,7 @@ async def shown(world: World, name: str) -> dict[str, Any]:
 
 
 async def outcomes(world: World, name: str, count: int) -> list[str]:
-    """What became of the first ticks, once it is known of so many."""
+    """Return what became of the first ticks, once it is known of so many."""
 
     async def ask() -> list[str]:
         found = [one["outcome"] for one in (await shown(world, name))["outcomes"]]

@@ -22,7 +22,7 @@ from integration.secured_world import ROLES, Secured, T
 
 
 class Lacks:
-    """What a service has waited for, and when it changed."""
+    """The things that a service waited for, and the time of each change."""
 
     def __init__(self) -> None:
         self.all: list[str] = []

@@ -1,4 +1,5 @@
-"""Standing budgets on a real server: no run begins beyond, whoever would start it, at any gateway; it is told once."""
+"""Standing budgets on a real server: no run begins beyond, no matter who would start it, at any gateway; it is reported
+once."""
 
 import asyncio
 import time

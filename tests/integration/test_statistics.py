@@ -1,4 +1,5 @@
-"""What was used: the same from every gateway, once each, and for good, whatever becomes of runs and processes."""
+"""The use of models: the same from every gateway, once each, and for good, no matter what becomes of runs and
+processes."""
 
 import asyncio
 from pathlib import Path
@@ -55,7 +56,7 @@ async def test_gateways_agree_through_removals_and_restarts(nats_server: NatsSer
             assert await until(lambda: both(3))
             await asyncio.to_thread(second.stop)
             await asyncio.to_thread(first.stop)
-            # The list is made anew from what journals there are; the sums are not.
+            # The list is made again from what journals there are; the sums are not.
             first.index_file.unlink()
             await run_of(world, "boss")
             first.start()

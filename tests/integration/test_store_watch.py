@@ -1,4 +1,4 @@
-"""A store that was lost, is another one or refuses writes is told by every service that had another."""
+"""A store that was lost, is another one or refuses writes is reported by every service that had another."""
 
 # ruff: noqa: ASYNC110, ASYNC220, ASYNC221, ASYNC230, ASYNC240
 
@@ -56,7 +56,7 @@ async def connected(url: str) -> AsyncIterator[NatsClient]:
 
 
 async def until_checked(watch: StoreWatch) -> str | None:
-    """What the watch says once it has looked at the store after a lost connection."""
+    """Return what the watch says once it has looked at the store after a lost connection."""
     async with asyncio.timeout(patience()):
         while (trouble := watch.trouble()) is not None and trouble.code == "store-unchecked":
             await asyncio.sleep(0.1)

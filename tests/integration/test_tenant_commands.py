@@ -1,4 +1,4 @@
-"""Tenants are made, listed and removed by command, and the environment lets nobody in to them."""
+"""Tenants are made, listed and removed by command, and the environment lets no one in to them."""
 
 import os
 from pathlib import Path

@@ -80,7 +80,7 @@ def expected(entries: list[Entry]) -> set[str]:
 
 
 def ending(entries: list[Entry]) -> int:
-    """How many of them end a span; the others have nothing to wait for."""
+    """Return how many of them end a span; the others have nothing to wait for."""
     runs = {entry.run: Projection(entry.tree, entry.run) for entry in entries}
     return sum(bool(runs[entry.run].apply(entry)) for entry in entries)
 
@@ -123,7 +123,7 @@ def test_what_arrives_of_a_run(settings: Settings, receiver: OtlpReceiver, start
 
 
 def test_spans_come_while_the_run_goes_on(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
-    """Each with the entry that tells its end; the root last."""
+    """Each with the entry that reports its end; the root last."""
     start()
     entries = team("a1")
     seqs = write(settings, entries[:2])
@@ -354,7 +354,7 @@ def test_a_receiver_that_asks_for_time_gets_it(settings: Settings, receiver: Otl
 def test_imported_runs_are_not_told_again(
     settings: Settings, receiver: OtlpReceiver, tmp_path: Path, asked: bool
 ) -> None:
-    """What they tell happened elsewhere, and has been exported there."""
+    """Their events happened elsewhere, and have been exported there."""
     entries = team("a1")
 
     async def bring(nc: Client, topology: Topology) -> None:
@@ -380,7 +380,7 @@ def test_imported_runs_are_not_told_again(
 
 
 def test_an_erased_tree_is_not_told(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
-    """Erased while its entries were in the tracer's hands: what is left of it goes nowhere, and holds nobody up."""
+    """Erased while its entries were in the tracer's hands: what is left of it goes nowhere, and holds no one up."""
     write(settings, team("a1"))
 
     async def erase(nc: Client, topology: Topology) -> None:

@@ -264,7 +264,7 @@ async def test_a_blob_that_is_gone_is_said_to_be_missing(world: World, other: Wo
 
 
 async def test_nothing_is_left_on_the_gateway(file: bytes, other: World, scratch: Path) -> None:
-    """What an import has written aside is gone when it is over."""
+    """The temporary messages of an import are gone when it is over."""
     await imported(other, file)
     await imported(other, file[:1000])
     assert os.listdir(scratch) == []

@@ -1,4 +1,5 @@
-"""Who may answer whom, ways around it that are closed, and those that docs/security.md says are open; a real server."""
+"""Tests of who may answer whom, ways around it that are closed, and those that docs/security.md says are open; a real
+server."""
 
 import asyncio
 import json
@@ -129,7 +130,7 @@ async def test_nobody_gains_a_right_by_asking_themselves(
 
 
 async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
-    """Who may publish to a shard can, by a header, have the server write elsewhere in it, or empty it."""
+    """A user who may publish to a shard can, by a header, have the server write elsewhere in it, or empty it."""
     one = Secured(tmp_path)
     one.server.start()
     nc = await connect(one.settings("operator"), "test")
@@ -155,7 +156,7 @@ async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
 
 
 async def test_the_server_answers_where_it_is_told_to(world: Secured) -> None:
-    """Nobody checks whether who asks might publish there: what a user has stored can so come to any subject."""
+    """No one checks whether who asks might publish there: what a user has stored can so come to any subject."""
     victim, effect = T.journal("t7", "t7"), T.effect("t7", "c", "boss", "look_up")
     nc = await connect(world.settings("operator"), "test")
     async with world.intruder("tools-desk") as executor:

@@ -1,4 +1,5 @@
-"""What a weak model does, through the real client: each run ends in a clear state, with an error that says why."""
+"""Tests of what a weak model does, through the real client: each run ends in a clear state, with an error that says
+why."""
 
 from typing import Any
 
@@ -46,7 +47,7 @@ NO_CALL = "Your answer holds no tool call. Call a tool, or call `final_answer` w
 
 
 async def end(model: ModelSpec, **fields: Any) -> tuple[Result, list[str]]:
-    """How a run ends, and what its model was told was wrong, step by step."""
+    """Return how a run ends, and what its model read was wrong, step by step."""
     run, _ = await played("anything", msgspec.structs.replace(SPEC, model=model, **fields))
     assert run.result is not None
     steps = [step for step in run.steps if isinstance(step, ActionStep)]

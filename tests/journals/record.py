@@ -84,7 +84,7 @@ def faults(recorder: Recorder) -> None:
 
 
 def of(run: str) -> dict[str, Any]:
-    """What every message of a root run has, at this moment."""
+    """Return what every message of a root run has, at this moment."""
     return {"tree": run, "run": run, "at": time.time()}
 
 

@@ -1,4 +1,4 @@
-"""What a recorder does to a stack at work: copies the journals and messages that its streams hold."""
+"""A recorder of a running stack, which copies the journals and messages that its streams hold."""
 
 import asyncio
 import base64

@@ -27,7 +27,7 @@ OFTEN = 1
 
 
 def record(folder: Path) -> None:
-    """Writes one file for each seed that is kept, beside the files that are there."""
+    """Writes one file for each seed that is kept, next to the files that are there."""
     folder.mkdir(parents=True, exist_ok=True)
     known: Counter[str] = Counter()
     for other in kept.HERE.glob("[0-9]*"):
@@ -73,7 +73,7 @@ def journals_of(seed: int, messages: dict[str, dict[str, Any]]) -> list[dict[str
 
 
 def features(entries: Iterable[dict[str, Any]]) -> set[str]:
-    """What the entries show, as far as a decision may depend on it."""
+    """Return what the entries show, as far as a decision may depend on it."""
     found: set[str] = set()
     for entry in entries:
         for event in entry["events"]:

@@ -1,4 +1,4 @@
-"""What each kind of agent asks of its model, by how calls are made and whether the answer has a schema."""
+"""Tests of what each kind of agent asks of its model, by how calls are made and whether the answer has a schema."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""What holds for every declared kind of agent, and that nothing else of the library knows a kind by its name."""
+"""Tests of what holds for every declared kind of agent, and that nothing else of the library knows a kind by its
+name."""
 
 import ast
 import re
@@ -138,7 +139,7 @@ def members(owner: type) -> set[str]:
 
 
 def test_the_page_lists_the_whole_seam() -> None:
-    """What a kind may say of itself: no more of it than a reader can keep in mind."""
+    """A kind has no more members than a reader can keep in mind."""
     seam = {
         f"{owner.__name__}.{name}"
         for owner, found in (

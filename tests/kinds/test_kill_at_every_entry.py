@@ -98,7 +98,7 @@ def works_through_its_queue(request: ModelRequest) -> str:
 
 
 def works_by_plan(request: ModelRequest) -> str | RequestedCall:
-    """Plans a failure, and plans anew; steps that are its own it does by a call."""
+    """Plans a failure, and plans again; steps that are its own it does by a call."""
     text = str(request.messages)
     if "Nothing is to be done yet" in text:
         kept = [{"step": n, "action": "keep", "args": {"what": w}, "needs": []} for n, w in ((1, "one"), (2, "two"))]
@@ -195,7 +195,7 @@ PLAYS = {
 
 
 async def played(team: Team, **fields: Any) -> Any:
-    """The run's answer; a person says yes to whatever is asked."""
+    """The run's answer; a person says yes to anything that is asked."""
     run = await team.start("worker", "Do it.", **fields)
     while True:
         try:
@@ -205,7 +205,7 @@ async def played(team: Team, **fields: Any) -> Any:
 
 
 def spans_of(team: Team) -> set[tuple[str, str, str]]:
-    """The trace, without what only tells of attempts that died."""
+    """The trace, without what only reports attempts that died."""
     entries = [entry for run in team.run_ids() for entry in team.journal(run)]
     return {
         (span.trace, span.span, span.name) for span in trace_of(entries, now=0.0) if not span.name.startswith("chat")
@@ -221,7 +221,7 @@ KINDS_AND_SIDES = [(kind, side) for kind in PLAYS for side in ("behind", "before
 KINDS_AND_SIDES.remove(("code", "before"))  # its jail takes long to start
 
 
-@pytest.mark.timeout(600)  # each death of a sandbox has a jail start anew
+@pytest.mark.timeout(600)  # each death of a sandbox has a jail start again
 @pytest.mark.parametrize(("kind", "side"), KINDS_AND_SIDES)
 async def test_a_death_at_any_entry_changes_nothing(kind: str, side: str) -> None:
     play, expected, deaths = PLAYS[kind], set[tuple[str, str, str]](), Counter[str]()

@@ -60,7 +60,7 @@ class Form(NamedTuple):
     before: tuple[str, ...] = ()
 
     def says(self, content: str, schemas: dict[str, Schema] = SCHEMAS) -> tuple[list[ev.AnyEvent], str]:
-        """What follows from an answer; and what the model was told was wrong."""
+        """Return what follows from an answer; and what the model read was wrong."""
         fields = {"kind": "tool_calling", **self.fields, "tools": [*schemas]}
         sim = SimulatedRun(spec(**fields), offer(schemas)).begin("Do it.")
         for text in self.before:
@@ -94,7 +94,7 @@ CALLING = [name for name in FORMS if "code" not in name]
 
 
 def done(events: list[ev.AnyEvent]) -> list[Any]:
-    """What was carried out."""
+    """Return what was carried out."""
     return [
         (event.tool, event.arguments) if isinstance(event, ev.ToolCalled) else type(event).__name__
         for event in events
@@ -104,7 +104,7 @@ def done(events: list[ev.AnyEvent]) -> list[Any]:
 
 
 def declarations(name: str, about: Schema) -> list[dict[str, Any]]:
-    """How a card comes back from models, in the keys of calls."""
+    """Return how a card comes back from models, in the keys of calls."""
     own = about.get("properties", {})
     bare = {key: {k: v for k, v in one.items() if k != "description"} for key, one in own.items()}
     echoes: list[Any] = [about, json.dumps(about), {k: v for k, v in about.items() if k != "required"}]
@@ -257,7 +257,7 @@ def test_texts_may_hold_line_breaks_and_tabs(kind: str) -> None:
 
 
 def arguments_from(content: str, tool: str, schemas: dict[str, Schema] = SCHEMAS) -> list[Any]:
-    """What is carried out in a workflow whose step has a model make the arguments of a tool."""
+    """Return what is carried out in a workflow whose step has a model make the arguments of a tool."""
     steps = {"a": {"tool": {"name": tool, "instruction": "Do it."}}}
     section = msgspec.convert({"start": "a", "steps": steps}, WorkflowSpec)
     fields = {"kind": "workflow", **sections(section)}

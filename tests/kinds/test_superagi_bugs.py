@@ -43,7 +43,7 @@ def routed(said: str, **options: str) -> SimulatedRun:
     ends = {name: {"end": name} for name in options.values()}
     sim = run_of(workflow("seen", seen=route(**options), **ends))
     sim.arrive(result(sim.id(), "a letter", tool="look"))
-    for _ in range(3):  # what cannot be used is asked for anew
+    for _ in range(3):  # what cannot be used is asked for again
         if sim.run.model is not None:
             sim.say(content=said)
     return sim

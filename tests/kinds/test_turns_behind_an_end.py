@@ -1,5 +1,5 @@
-"""The next turn of a session reads what was done in the step that the turn before it ended in, whatever ended that one
-and whatever kind of agent it is."""
+"""The next turn of a session reads what was done in the step that the turn before it ended in, no matter what ended
+that one and no matter what kind of agent it is."""
 
 import json
 from collections.abc import Callable

@@ -50,7 +50,7 @@ class ApiServer:
 
     async def __aenter__(self) -> "ApiServer":
         self._task = asyncio.create_task(self._server.serve())
-        while not self._server.started:  # noqa: ASYNC110  # uvicorn tells nobody
+        while not self._server.started:  # noqa: ASYNC110  # uvicorn announces nothing
             await asyncio.sleep(0)
         return self
 
@@ -98,7 +98,7 @@ class ApiServer:
             return None
 
     async def set_status(self, kind: str, name: str, status: Object, namespace: str = "cadre") -> None:
-        """What a controller of the cluster does."""
+        """Set a status as a controller of the cluster does."""
         resource = self.resource(kind)
         found = self.store.get(resource, namespace, name)
         given = {**found, "status": status}
@@ -106,7 +106,7 @@ class ApiServer:
         await self.notify()
 
     async def until(self, holds: Any, what: str, seconds: float = 60) -> Any:
-        """What `holds` returns once it is true: it is asked after every change."""
+        """Return what `holds` returns once it is true: it is asked after every change."""
 
         async def wait() -> Any:
             async with self.store.changed:
@@ -277,7 +277,7 @@ class ApiServer:
         return JSONResponse(_scale(self.store.change(place, after, f"{manager}/scale", status=False, strict=strict)))
 
     def _verbs(self, request: Request, place: Place) -> list[str]:
-        """What a role must allow for the request."""
+        """Return what a role must allow for the request."""
         if request.method == "GET":
             if place.name:
                 return ["get"]

@@ -17,7 +17,7 @@ _KEYS = {
     "imagePullSecrets": "name",
     "topologySpreadConstraints": "topologyKey",
 }
-"""Lists whose items are told apart by a key; all others are one value."""
+"""Lists whose items are distinguished by a key; all others are one value."""
 
 _IDENTITY = {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
 

@@ -1,4 +1,4 @@
-"""What an API server keeps, and its rules: versions, generations, finalizers, owners, subresources, schemas."""
+"""The store of an API server, and its rules: versions, generations, finalizers, owners, subresources, schemas."""
 
 import asyncio
 import json
@@ -30,9 +30,9 @@ class Resource(NamedTuple):
     kind: str
     namespaced: bool = True
     schema: Object | None = None
-    """What a CustomResourceDefinition says of its objects."""
+    """The rules of a CustomResourceDefinition for its objects."""
     is_scaled: bool = False
-    """Whether it has the subresource `scale`, which holds `spec.replicas`."""
+    """True if it has the subresource `scale`, which holds `spec.replicas`."""
 
     @property
     def api_version(self) -> str:
@@ -40,7 +40,7 @@ class Resource(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an object is."""
+    """The address of an object."""
 
     resource: Resource
     namespace: str
@@ -67,7 +67,7 @@ _WITHOUT_GENERATION = {"Namespace", "ConfigMap", "Secret", "Service", "ServiceAc
 
 
 class Event(NamedTuple):
-    """One change, as watchers are told of it."""
+    """One change, as watchers learn of it."""
 
     version: int
     type: str
@@ -88,7 +88,7 @@ class Store:
         self._managers: dict[str, Managers] = {}
 
     def managed_fields(self, found: Object) -> list[Object]:
-        """Who has set which field of the object, as the API shows it."""
+        """Return who has set which field of the object, as the API shows it."""
         return self._managers[found["metadata"]["uid"]].entries()
 
     def list(self, resource: Resource, namespace: str = "") -> list[Object]:
@@ -196,7 +196,7 @@ class Store:
         return found
 
     def compact(self) -> None:
-        """Forgets what watchers might ask for: who comes with an older version is told 410."""
+        """Forgets what watchers might ask for: who comes with an older version gets 410."""
         self.compacted = self.version
         self.events.clear()
 

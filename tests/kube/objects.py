@@ -1,4 +1,4 @@
-"""Objects of Cadre's kinds put before the API server, and what the operator tells of them."""
+"""Objects of Cadre's kinds put before the API server, and what the operator says of them."""
 
 from typing import Any
 

@@ -94,7 +94,7 @@ async def test_an_applied_agent_answers_and_applied_definitions_are_kept(
 async def test_an_agent_scaled_to_zero_takes_runs_until_its_object_goes(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
-    """Nobody starts its Deployment before its queue holds something: that is KEDA's part, played here."""
+    """No one starts its Deployment before its queue holds something: that is KEDA's part, played here."""
     values = {"keda": True, "workloads": {"agent/oracle": {"scale": {"min": 0}}}}
     map_of_values = {
         "apiVersion": "v1",

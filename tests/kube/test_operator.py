@@ -1,4 +1,4 @@
-"""Objects become services: applied, told of, changed, taken away, by the operator as a process."""
+"""Objects become services: applied, reported on, changed, taken away, by the operator as a process."""
 
 from base64 import b64decode, b64encode
 from pathlib import Path
@@ -276,7 +276,7 @@ async def test_a_services_queues_are_made_once(api: ApiServer, operator: Operato
 async def test_an_agent_that_goes_back_to_what_it_was_has_its_card_at_rest_put_again(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
-    """And a second revision's Job takes it away from nobody: it has none."""
+    """And a second revision's Job takes it away from no one: it has none."""
     api.store.resources.append(Resource("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject"))
     (tmp_path / "rest.yaml").write_text("keda: true\nworkloads: {agent/oracle: {scale: {min: 0}}}\n")
     await stopped.start("-f", str(tmp_path / "rest.yaml"))
@@ -319,7 +319,7 @@ async def test_two_revisions_are_scaled_each_by_its_own(
     next_one["metadata"]["annotations"] = {"cadre.dev/revision-of": "oracle"}
 
     def asked(name: str) -> list[str]:
-        """What the triggers of a ScaledObject ask for."""
+        """Return what the triggers of a ScaledObject ask for."""
         found = api.find("ScaledObject", name) or {"spec": {"triggers": []}}
         about = [trigger["metadata"] for trigger in found["spec"]["triggers"]]
         return sorted({one.get("consumer") or one["url"] for one in about})

@@ -1,4 +1,4 @@
-"""The operator beside other hands and other clients, and before an API server that fails as real ones do."""
+"""The operator next to other hands and other clients, and before an API server that fails as real ones do."""
 
 import asyncio
 import subprocess
@@ -175,7 +175,7 @@ async def test_a_gateway_that_does_not_answer_holds_up_nothing(api: ApiServer, s
 async def test_it_is_ready_once_its_statuses_are_its_own(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
-    """Whoever waits for a new operator, and then for an object, does not meet a status of the old one."""
+    """Anyone who waits for a new operator, and then for an object, does not meet a status of the old one."""
     await stopped.start()
     await put(api, agent("one"))
     await becomes(api, "Agent", "one", type="Accepted", status="True")

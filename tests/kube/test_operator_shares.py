@@ -1,4 +1,4 @@
-"""What the operator leaves to others: how many pods there are, and what becomes of what has lost its owner."""
+"""Tests of what the operator leaves to others: how many pods there are, and what becomes of what has lost its owner."""
 
 import asyncio
 from pathlib import Path
@@ -38,7 +38,7 @@ def count(api: ApiServer, name: str = "agent-one") -> int:
 
 
 async def scale(api: ApiServer, name: str, replicas: int, manager: str = "kube-controller-manager") -> None:
-    """What an autoscaler does to a Deployment."""
+    """Scale a Deployment as an autoscaler does."""
     place = Place(api.resource("Deployment"), "cadre", name)
     found = api.store.get(*place)
     after = {**found, "spec": {**found["spec"], "replicas": replicas}}

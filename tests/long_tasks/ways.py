@@ -37,7 +37,7 @@ class Way(ABC):
 
     @abstractmethod
     def result(self, url: str, task: str) -> str:
-        """What the task has found."""
+        """Return what the task has found."""
 
     def post(self, url: str, body: Json, headers: dict[str, str]) -> Json:
         """The `result` of a call of JSON-RPC."""

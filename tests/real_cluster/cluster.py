@@ -25,7 +25,7 @@ _VOLUMES = 40
 
 
 class Cluster:
-    """What the tests use of it."""
+    """The cluster as tests use it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.programs, self._state = folder, folder / "bin", folder / STATE

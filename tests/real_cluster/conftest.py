@@ -154,7 +154,7 @@ class Place:
         return found[-1]
 
     def status(self, path: str) -> int:
-        """Return the status of the gateway's answer; 0 if there is none."""
+        """Return the status of the gateway's answer; 0 without one."""
         try:
             return self._get(path, 2).status_code
         except httpx2.TransportError:

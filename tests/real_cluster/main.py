@@ -23,7 +23,7 @@ from real_cluster.node import STATE
 FOLDER = Path(os.environ.get("CADRE_KUBERNETES_FOLDER") or images.ROOT / "build" / "kubernetes")
 _INSIDE = "--inside"
 _PLACES = ("/run/netns", "/run/containerd", "/var/lib/cni", "/var/log/containers")
-"""Where container runtimes, network plugins and the kubelet write, whatever their settings say."""
+"""Folders to which container runtimes, network plugins and the kubelet write, no matter what their settings say."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -1,6 +1,6 @@
 """A node of a cluster of the tests: containerd, kubelet and kube-proxy, and the bridge that its pods are on.
 
-The first node is in the namespaces of the control plane. Each other one has namespaces of its own, in which this module
+The first node is in the namespaces of the control plane. Each other one has its own namespaces, in which this module
 is the first process: it loses power when that is killed, with all that runs on it.
 """
 

@@ -1,4 +1,4 @@
-"""What an administrator does with the chart, from an empty cluster to an uninstall and back."""
+"""Tests of what an administrator does with the chart, from an empty cluster to an uninstall and back."""
 
 import json
 from base64 import b64encode

@@ -151,7 +151,7 @@ def test_a_single_server_of_nats_leaves_a_dead_node_when_it_is_out_of_service(no
 
 
 def check_effects(place: Place, before: dict[str, int], after: dict[str, int], runs: list[str]) -> None:
-    """No effect came twice. Each came, or its call, which ran when the power went, says that nobody knows."""
+    """No effect came twice. Each came, or its call, which ran when the power went, says that no one knows."""
     made = Counter({line: count - before.get(line, 0) for line, count in after.items()})
     assert max(made.values()) == 1, "an effect came twice"
     for run in runs:
@@ -193,7 +193,7 @@ class Timeline:
         self.at_loss = effects(self.place)
 
     def leave(self) -> None:
-        """Remove the namespace: nobody ends the pods of a dead node."""
+        """Remove the namespace: no one ends the pods of a dead node."""
         dead = ("--field-selector", f"spec.nodeName={self.node}", "--force", "--grace-period=0")
         self.place.kubectl("delete", "pods", *dead)
         namespace = ("delete", "namespace", self.place.name, "--timeout=300s")

@@ -1,5 +1,5 @@
-"""A real OpenAI-compatible HTTP server that gives recorded answers in their order, whatever it is asked; the last one
-again and again."""
+"""A real OpenAI-compatible HTTP server that gives recorded answers in their order, no matter what it is asked; the last
+one again and again."""
 
 import asyncio
 import json

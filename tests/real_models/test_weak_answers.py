@@ -1,4 +1,5 @@
-"""What real small models answer, replayed over HTTP to agents of every kind: each run ends and says clearly why."""
+"""Tests of what real small models answer, replayed over HTTP to agents of every kind: each run ends and says clearly
+why."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -47,7 +48,7 @@ OF_OTHERS = {
     "solution": (("solution_of_nothing",), "Your solution has neither calls nor an output", 0),
     "task queue": (("queue_of_tasks", "queue_call", "queue_without_more", "queue_call"), "", 2),
 }
-"""By kind, what its model answers, what it is told of that, and how many calls are made."""
+"""By kind, what its model answers, what it learns of that, and how many calls are made."""
 
 READABLE = ["functions_prefix_named", "parameters_for_arguments", "prose_with_a_brace"]
 """Calls in a form that is not the one asked for, and clear nevertheless."""
@@ -78,15 +79,15 @@ WEAK = {
         "IndentationError",
     ),
 }
-"""By answer, what agents are told that call tools, that write code, and that write code as JSON, or how they end."""
+"""By answer, what agents are sent that call tools, that write code, and that write code as JSON, or how they end."""
 
 
 class Ended(NamedTuple):
-    """How a run has ended, and what was done on the way."""
+    """The end of a run, and its actions."""
 
     result: Result
     told: str
-    """What its model was told was wrong."""
+    """The mistakes that its model read about."""
     calls: list[tuple[str, dict[str, Any]]]
     """The tools that were called."""
     steps: int

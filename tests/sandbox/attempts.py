@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cadre_sandbox.interpreters.contract import Tier
 from sandbox import sections
 
-# Whatever the attempt comes to is the value of the last expression, as one text.
+# The outcome of the attempt is the value of the last expression, as one text.
 PRELUDE = """
 import ctypes, errno, mmap, os, signal, socket, struct, subprocess, sys, time
 libc = ctypes.CDLL(None, use_errno=True)

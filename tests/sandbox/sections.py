@@ -14,7 +14,7 @@ class Section:
 
 
 def read(name: str) -> list[Section]:
-    """Of the file of this name, beside this one: `=== name`, `-> expected` once or more, code until the next."""
+    """Of the file of this name, next to this one: `=== name`, `-> expected` once or more, code until the next."""
     parts = (Path(__file__).parent / name).read_text().split("\n=== ")[1:]
     assert parts, f"nothing in {name}"
     return [_section(part.split("\n# ")[0]) for part in parts]

@@ -26,7 +26,7 @@ TOKEN = "SECRET-OF-THE-HOST"
 
 
 class Host:
-    """What an attempt would reach."""
+    """The target of an attempt."""
 
     def __init__(self, folder: Path, world: World) -> None:
         self.secret = folder / "secret"

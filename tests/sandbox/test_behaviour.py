@@ -1,4 +1,4 @@
-"""What a model may rely on when it writes a block of code."""
+"""Tests of what a model may rely on when it writes a block of code."""
 
 import re
 from typing import Any
@@ -354,7 +354,7 @@ async def test_too_much_in_one_gather_is_said(session: InterpreterSession, code:
     (call,) = (await yielded(session, code)).calls
     assert says in str(call.arguments["query"])
     assert isinstance(await session.resume([CallResult()]), Finished)
-    # A block that is run again is told the same.
+    # A block that is run again is sent the same.
     await finished(session, code, recorded=[Exchange([call], [CallResult()])])
 
 

@@ -1,4 +1,4 @@
-"""What a model is told when it writes what it may not: early, by name, with what to do instead."""
+"""Tests of what a model is sent when it writes what it may not: early, by name, with what to do instead."""
 
 import pytest
 

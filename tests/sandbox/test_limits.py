@@ -1,4 +1,5 @@
-"""Control comes back within the limit and half a second, and the host is none the worse, whatever the code does."""
+"""Control comes back within the limit and half a second, and the host is not the worse, no matter what the code
+does."""
 
 import os
 import time
@@ -37,7 +38,7 @@ BESIDE = {**FREE, "limits": replace(LIMITS, seconds=LIMITS.seconds + NOISE)}
 """For blocks that exceed nothing: a busy machine may leave them no processor for longer than the limit."""
 
 TRIES = 3
-"""A busy machine may leave the interpreter no time to stop by itself; then it is killed, rightly."""
+"""A busy machine may leave the interpreter no time to stop on its own; then it is killed, rightly."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Excess:
     code: str
     errors: frozenset[str]
     alive: bool | None
-    """Whether the interpreter survives; None where it may or not."""
+    """True if the interpreter survives; None if it may do either."""
 
 
 def excesses() -> Iterator[Excess]:
@@ -70,7 +71,7 @@ async def test_it_is_contained(every_sandbox: Sandbox, excess: Excess) -> None:
 
 
 async def _contained(sandbox: Sandbox, session: InterpreterSession, excess: Excess) -> bool:
-    """Whether the interpreter is alive afterwards."""
+    """Return whether the interpreter is alive afterwards."""
     # A forger must name the block: let it be the first.
     forged = excess.name.startswith("a forged")
     if not forged:
@@ -118,7 +119,7 @@ for n in range(3, 30):
 
 @pytest.fixture
 def open_folder(tmp_path: Path) -> Iterator[Path]:
-    """Where everybody may write, and nobody is to."""
+    """Yield the folders in which every user may write, and code must not."""
     tmp_path.chmod(0o777)
     yield tmp_path
     assert list(tmp_path.iterdir()) == []

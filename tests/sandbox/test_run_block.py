@@ -103,7 +103,7 @@ drawn
 
 
 async def test_chance_follows_from_the_pools_secret(bench: Bench, other: Bench, sandbox: Sandbox) -> None:
-    """Who knows the run cannot compute it; a replay in another replica of the pool has it all the same."""
+    """A reader of the run cannot compute it; a replay in another replica of the pool has it all the same."""
     call = block(CHANCE, imports=["random", "secrets", "uuid"])
     drawn = (await bench.yielded(call)).calls[0].arguments
     answer = await other.yielded(call)

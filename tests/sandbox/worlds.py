@@ -33,7 +33,7 @@ class World:
     name: str
     options: dict[str, Any]
     lacks: str = ""
-    """Why it cannot be tried here."""
+    """The reason for not trying it here."""
 
     @property
     def uid(self) -> int | None:

@@ -1,4 +1,4 @@
-"""What is the simulation's own about the ports of its processes: a clock that may be wrong, replicas that lag."""
+"""The simulation's own parts in the ports of its processes: a clock that may be wrong, replicas that lag."""
 
 import asyncio
 from collections.abc import Callable

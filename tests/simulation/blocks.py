@@ -1,4 +1,4 @@
-"""What must hold of code: each block ended once, by what its language says, whatever was killed and replayed."""
+"""The rules for code: each block ended once, by what its language says, no matter what was killed and replayed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def blocks_do_what_their_code_says(world: World) -> None:
 
 
 class _Reader:
-    """Reads a run's journal from its begin, beside a second interpreter that nothing ever happens to."""
+    """Reads a run's journal from its begin, next to a second interpreter that nothing ever happens to."""
 
     def __init__(self, world: World, chronicle: Chronicle) -> None:
         self._world, self._chronicle = world, chronicle
@@ -66,10 +66,10 @@ class _Reader:
         self._checks: set[str] = set()
         """Calls that check an answer: no block has made them."""
         self._given_up: set[str] = set()
-        """Calls that nobody waits for any more."""
+        """Calls that no one waits for any more."""
         self._replies: dict[str, Reply] = {}
         self._told: list[CodeExchange] = []
-        """What the sandboxes were told of the block's past so far."""
+        """The history of the block as sandboxes have received it."""
 
     def read(self) -> set[str]:
         """Every call that its blocks asked for."""
@@ -121,7 +121,7 @@ class _Reader:
                 assert error is not None
                 reply = (None, error.message)
             case ev.DelegateFinished(call=call) if call in self._given_up:
-                return  # tells what was used, to no block
+                return  # reports what was used, to no block
             case ev.DelegateFinished(call=call):
                 failure = failure_of(event)
                 reply = (event.text, None) if failure is None else (None, failure.message)
@@ -211,7 +211,7 @@ class _Reader:
                     case Calls():
                         return need
                     case Clock():
-                        # Who was never told a reading cannot have come further.
+                        # Who was never given a reading cannot have come further.
                         if not clock:
                             return need
                         heard = clock.pop(0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SimSandbox:
-    """What sessions are opened of: cadre_sandbox.interpreters.pool.Sandbox without a jail."""
+    """The sandbox in which sessions are opened: cadre_sandbox.interpreters.pool.Sandbox without a jail."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
@@ -90,7 +90,7 @@ class SimBox:
         """Nothing goes on in it while it waits."""
 
     def thaw(self) -> None:
-        """It goes on when it is told what it waits for."""
+        """It goes on when it reads what it waits for."""
 
     def cpu_seconds(self) -> float:
         return 0.0

@@ -24,7 +24,7 @@ class Subscriber(Protocol):
 
     @property
     def room(self) -> int:
-        """How many messages it has asked for and not been promised yet."""
+        """Return how many messages it has asked for and not been promised yet."""
         ...
 
     def wait_for_room(self) -> None:
@@ -39,12 +39,12 @@ class Subscriber(Protocol):
 
 
 class Pending:
-    """A delivery that nobody has settled yet."""
+    """A delivery that no one has settled yet."""
 
     def __init__(self, heard: float) -> None:
         self.heard = heard
         self.hasty = False
-        """Its ack wait ends early, whatever signs of life come."""
+        """Its ack wait ends early, no matter what signs of life come."""
 
 
 class Host(Protocol):
@@ -123,14 +123,14 @@ class Consumer:
         self._settle(seq, "term")
 
     def nak(self, seq: int, delay: float) -> None:
-        """Whoever handed it back, and however long ago it was delivered to them: it comes again."""
+        """No matter who handed it back, and however long ago it was delivered to them: it comes again."""
         if seq in self.pending:
             pending = self.pending[seq] = Pending(self._loop.time())
             pending.hasty = True
             self._loop.at(delay, self._expire, seq, pending)
 
     def forget(self) -> None:
-        """What a server that is killed may not know of any more: its latest deliveries, and the latest acks."""
+        """Forget what a killed server may have lost: its latest deliveries, and the latest acks."""
         now = self._loop.time()
         for seq in list(self.pending):
             if self._chance.random() < 0.5:

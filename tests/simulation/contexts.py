@@ -1,4 +1,4 @@
-"""Models with little room: how much a request takes, and how far the work has come when a summary tells of it."""
+"""Models with little room: how much a request takes, and how far the work has come when a summary says of it."""
 
 import random
 import re
@@ -56,11 +56,11 @@ def size_of(request: ModelRequest) -> int:
 
 
 def steps_told(text: str) -> int:
-    """How many steps a summary tells of, or a text that holds one."""
+    """Return how many steps a summary reports, or a text that holds one."""
     return max((int(one or other) for one, other in _TOLD.findall(text)), default=0)
 
 
 def summary_of(prompt: str, plan: str) -> str:
-    """What a model writes that is asked to summarize: no more than it needs to go on."""
+    """Return what a model writes that is asked to summarize: no more than it needs to go on."""
     steps = len(_ASSISTANT.findall(prompt)) - prompt.count(plan)
     return f"So far {steps_told(prompt) + steps} steps."

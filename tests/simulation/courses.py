@@ -1,4 +1,4 @@
-"""Workflows are walked again beside the product: each step by what the world gave it, and where that had to lead."""
+"""Workflows are walked again next to the product: each step by what the world gave it, and where that had to lead."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _CUT_SHORT = ("DeadlineExceeded", "BudgetExceeded", "Poisoned", "Cancelled", "Lo
 
 
 def is_workflow(run: Run) -> bool:
-    """Whether it is a workflow, or a part of one."""
+    """Return whether it is a workflow, or a part of one."""
     return run.spec is not None and run.spec.kind == "workflow"
 
 
 def led_to(chronicle: Chronicle, error: ErrorInfo | None) -> bool:
-    """Whether a failed step has ended the workflow."""
+    """Return whether a failed step has ended the workflow."""
     failed = [event for event in chronicle.events if isinstance(event, WorkflowStepFinished) and event.error]
     return error is not None and bool(failed) and any(one.error.type == error.type for one in failed if one.error)
 
@@ -73,7 +73,7 @@ class _Redecider:
         self._seen: list[Any] = []
         """Events of the step in work."""
         self._asked: list[str] = []
-        """What the model answered in it."""
+        """The answer of the model in it."""
         self._results: dict[str, Any] = {}
         self._visits: dict[str, int] = {}
         self._undo: list[str] = []
@@ -264,7 +264,7 @@ class _Redecider:
 
 
 def _is_cut(events: Sequence[Any], error: ErrorInfo | None) -> bool:
-    """Whether somebody cancelled a second time, or time or budget ended: `error` is the run's."""
+    """Return whether somebody cancelled a second time, or time or budget ended: `error` is the run's."""
     cancels = sum(isinstance(event, ev.CancelRequested) for event in events)
     return cancels > 1 or (error is not None and error.type in _CUT_SHORT)
 

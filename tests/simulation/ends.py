@@ -1,4 +1,4 @@
-"""Why runs ended as they did: every end needs a reason that the seed gave it."""
+"""A reason for the end of each run: every end needs a reason that the seed gave it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
 
 
 def _has_no_plan_left(chronicle: Chronicle) -> bool:
-    """Whether a step has failed, or a person was against it."""
+    """Return whether a step has failed, or a person was against it."""
     return any(
         (isinstance(event, PlanStepFinished) and event.error is not None)
         or isinstance(event, ev.EditApplied)
@@ -98,7 +98,8 @@ def _has_called(run: Run) -> bool:
 
 
 def _is_refused_alike(run: Run) -> bool:
-    """Whether a call that could not be made was asked for, and refused alike, as often as the agent's limit says."""
+    """Return whether a call that could not be made was asked for, and refused alike, as often as the agent's limit
+    says."""
     assert run.spec is not None
     steps = [step for step in run.steps if isinstance(step, ActionStep)]
     refused = Counter(
@@ -111,7 +112,8 @@ def _is_refused_alike(run: Run) -> bool:
 
 
 def _is_in_circles(run: Run) -> bool:
-    """Whether the last steps, as many as the agent's limit says, had the same answer or code, and the same error."""
+    """Return whether the last steps, as many as the agent's limit says, had the same answer or code, and the same
+    error."""
     assert run.spec is not None
     last = [step for step in run.steps if isinstance(step, ActionStep)][-run.spec.limits.repeats :]
     alike = {(action_in(step), step.error) for step in last}
@@ -126,7 +128,7 @@ def _tasks_of(world: World, run: Run) -> str:
 
 
 def poison_takes_nobody_along(world: World) -> None:
-    """Where one message alone kills its workers, and nothing else does, no other is judged to be poison."""
+    """If one message alone kills its workers, and nothing else does, no other is judged to be poison."""
     counts = world.trace.counts
     if len(world.deadly) != 1 or counts["crash"] or counts["drain"]:
         return

@@ -1,4 +1,4 @@
-"""Why blocks ended otherwise than their code says: for a reason that the seed gave, or for none."""
+"""Excuses for blocks that ended otherwise than their code says: for a reason that the seed gave, or for none."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ NO_DIVERGENCE = "a replay does what was done before"
 REASON = "a block is stopped for a reason"
 
 Excuse = Literal["", "kept", "gone"]
-"""What is left of the variables: those of before the block, or none. Empty: it came to an end of its own."""
+"""The remaining variables: those of before the block, or none. Empty: it came to its own end."""
 
 _MOST_LOST = 3
 
 
 def is_excused(world: World, chronicle: Chronicle, event: BlockFinished) -> Excuse:
-    """Whether the block was stopped from outside. Raises Violation where nothing in the world gave cause for it."""
+    """Return whether the block was stopped from outside. Raises Violation where nothing in the world gave cause for
+    it."""
     assert event.error is not None
     counts, text = world.trace.counts, event.error.message
     match event.error.type:

@@ -1,4 +1,4 @@
-"""Which misfortunes a seed has in store: each kind is switched on or off, and in the end all trouble is over.
+"""The faults of a seed: each kind is switched on or off, and in the end all trouble is over.
 
 Trouble of few kinds at a time finds more than a little of everything always: a seed draws its own mix.
 """
@@ -41,7 +41,7 @@ KINDS: dict[str, tuple[float, ...]] = {
     # per memory that is stored: its engine says nothing, and may not have stored it
     "engine-silent": (0.1, 0.4),
 }
-"""How likely each kind is when a seed has it switched on."""
+"""The probability of each kind if a seed has it on."""
 
 PROFILES: tuple[dict[str, float], ...] = (
     {},
@@ -84,7 +84,7 @@ class Faults:
         return False
 
     def before_step(self) -> str | None:
-        """What befalls a worker before its next step, if anything does."""
+        """Return what befalls a worker before its next step, if anything does."""
         if not self._hazard or not self.left:
             return None
         point = self._draw()

@@ -1,4 +1,4 @@
-"""What the server has seen of each run, kept beside the world by somebody who sees everything."""
+"""The history of each run at the server, kept outside of the world."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Chronicle:
 
 
 class History:
-    """server.Watch: told of every message that is stored and settled."""
+    """server.Watch: hears of every message that is stored and settled."""
 
     def __init__(self, topology: Topology, trace: Trace) -> None:
         self._topology = topology
@@ -53,17 +53,17 @@ class History:
         """Of each run the calls that no sandbox has settled: id by sequence."""
         self.effects: dict[str, list[EffectClaim | EffectResult]] = defaultdict(list)
         self.settlings: dict[str, list[EffectResult]] = defaultdict(list)
-        """What executors wanted kept as the result of a call, also those that came second."""
+        """Values that executors wanted kept as the result of a call, also those that came second."""
         self.given_up: set[str] = set()
         """Calls that became dead letters."""
         self.retried: set[str] = set()
         """Calls that were dead letters and were published again."""
         self.on_entry = _nobody
-        """Told of each entry after it was taken in."""
+        """Called for each entry after it was taken in."""
         self.on_settled: Callable[[str], None] = _nobody_settled
-        """Told of each run one of whose records, or one of whose calls, was let go of."""
+        """Called for each run one of whose records, or one of whose calls, was let go of."""
         self.on_dead: Callable[[Message], None] = _nobody_dead
-        """Told of each message that was given up."""
+        """Called for each message that was given up."""
 
     def of(self, run: str) -> Chronicle:
         found = self.runs.get(run)
@@ -157,7 +157,7 @@ class History:
                 f"entry {entry.n} of {entry.run} was stored behind {len(chronicle.entries)} others",
             )
         chronicle.entries.append(entry)
-        # The state is folded from the bytes anew: nothing is shared with what a worker holds.
+        # The state is folded from the bytes again: nothing is shared with what a worker holds.
         apply_entry(chronicle.run, entry)
         self.on_entry(chronicle, entry)
 
@@ -175,12 +175,12 @@ def _let_go_rightly(chronicle: Chronicle, record: str, seq: int, how: str) -> No
 
 
 def _nobody(chronicle: Chronicle, entry: Entry) -> None:
-    """Nobody wants to know."""
+    """No one wants to know."""
 
 
 def _nobody_settled(run: str) -> None:
-    """Nobody wants to know."""
+    """No one wants to know."""
 
 
 def _nobody_dead(message: Message) -> None:
-    """Nobody wants to know."""
+    """No one wants to know."""

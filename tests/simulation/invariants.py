@@ -1,4 +1,4 @@
-"""What must hold of every world, each promise a check of its own with a clear word when it is broken."""
+"""The promises that hold in every world, each promise its own check with a clear word when it is broken."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _lack(world: World, chronicle: Chronicle) -> str | None:
 
 
 def _is_let_go(world: World, run: Run) -> bool:
-    """Whether a run above it is over, and the word that ends this one is on its way."""
+    """Return whether a run above it is over, and the word that ends this one is on its way."""
     above, over, on_its_way = parent_of(run.id), False, False
     while above is not None and above in world.history.runs:
         chronicle = world.history.runs[above]
@@ -231,18 +231,19 @@ def _is_what_was_sent(world: World, chronicle: Chronicle, event: ev.ToolAnswered
 
 
 def only_the_silent_are_taken_for_dead(world: World) -> None:
-    """Who settles a call in the place of a claimer that goes on to settle it too, must have asked that one in vain."""
+    """An executor that settles a call in the place of a claimer that goes on to settle it too, must have asked that one
+    in vain."""
     for call, settlings in world.history.settlings.items():
         for one in settlings:
             by, claimer = one.result.executor, one.claim.executor
             if by == claimer or (by, call) in world.asked.unanswered or one.result.tool not in ONCE:
-                continue  # others than ONCE may run again, whoever began them
+                continue  # others than ONCE may run again, no matter who began them
             if any(other.result.executor == claimer and _is_its_own(other.result) for other in settlings):
                 raise Violation(ALIVE, f"{by} settled {call}, which {claimer} had in hand, unasked")
 
 
 def _is_its_own(result: ToolResult) -> bool:
-    """What the tool came to, not what is said of a call that was found half done."""
+    """Return what the tool came to, not what is said of a call that was found half done."""
     return result.error is None or result.error.type not in ("Interrupted", "Poisoned")
 
 
@@ -262,7 +263,7 @@ def each_report_counts_once(world: World) -> None:
 
 
 def _what_it_used_is_counted(world: World, name: str, chronicle: Chronicle) -> None:
-    """Of children, also of those that nobody waited for any more, as far as they told before the run's end."""
+    """Of children, also of those that no one waited for any more, as far as they reported before the run's end."""
     for event in chronicle.events:
         if isinstance(event, ev.CallTimedOut) and event.call in world.history.runs:
             reported = chronicle.records.get(report_id(event.call), [])
@@ -292,7 +293,7 @@ def a_cancel_reaches_every_open_descendant(world: World) -> None:
 
 
 def children_let_go(chronicle: Chronicle) -> list[str]:
-    """Return the children that must be told to end: those whose answers the run does not await any more, and that have
+    """Return the children that must be asked to end: those whose answers the run does not await any more, and that have
     not reported an end of their own."""
     current = [chronicle.run.current] if chronicle.run.current else []
     steps = [step for step in chronicle.run.steps if isinstance(step, ActionStep)]

@@ -10,7 +10,7 @@ from simulation.tools import UNLUCKY
 
 
 class Variables(msgspec.Struct, frozen=True):
-    """What code leaves to the next block."""
+    """The state that code leaves to the next block."""
 
     heard: str = ""
     """Digest of every call so far and of what it came to, in order."""
@@ -52,11 +52,11 @@ Statement = Work | Ask | Luck | Die | Fail | Final
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """What the block needs is the time."""
+    """The block needs the time."""
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """What the block needs are the replies to these calls: a (value, error) for each."""
+    """The block needs the replies to these calls: a (value, error) for each."""
 
     made: list[tuple[str, dict[str, Any]]]
 

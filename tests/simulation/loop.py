@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Process:
-    """Whatever lives and dies together: a worker, a client, or the world itself, which does neither."""
+    """Anything that lives and dies together: a worker, a client, or the world itself, which does neither."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class Loop(asyncio.BaseEventLoop):
     # --- running
 
     def run(self, overseer: Overseer) -> None:
-        """Takes steps until nothing will ever happen again. Raises what `fail` was told, Stuck."""
+        """Takes steps until nothing will ever happen again. Raises what `fail` was sent, Stuck."""
         asyncio._set_running_loop(self)
         try:
             while self._step(overseer):
@@ -176,7 +176,7 @@ class Loop(asyncio.BaseEventLoop):
             self._runnable.append(process)
 
     def at(self, delay: float, callback: Callable[..., Any], *args: Any) -> Handle:
-        """Has the world itself do something `delay` seconds from now, whatever process is running."""
+        """Has the world itself do something `delay` seconds from now, no matter what process is running."""
         return self._later(self._now + delay, Handle(callback, args, self.world.context, self.world))
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

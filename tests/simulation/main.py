@@ -24,7 +24,7 @@ def main() -> int:
 
 
 def replay(seed: int) -> int:
-    """Plays one seed and tells its whole story."""
+    """Plays one seed and reports its whole story."""
     outcome, world = play(seed)
     print(f"seed {seed}: {world.scenario}\n{world.faults}\n{world.trace.text()}")
     print(f"\nseed {seed}: {outcome.failure or 'every promise held'}")

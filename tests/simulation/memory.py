@@ -1,4 +1,4 @@
-"""What the memory service keeps in a world: an index that outlives its processes, and the way to it.
+"""The memory service of a world: an index that outlives its processes, and the way to it.
 
 The service's own code handles the calls and decides who sees what; the engine behind it is a dict, and searches by
 nothing but time.
@@ -62,7 +62,7 @@ class Recollections:
         return next(one.user for one in self.points.values() if one.run == run)
 
     def of(self, call: str) -> list[Chunk]:
-        """What one call has left."""
+        """Return what one call has left."""
         return [one for one in self.points.values() if one.memory == call]
 
 

@@ -24,11 +24,11 @@ _NOTE = re.compile(r"<note.*?</note>", re.DOTALL)
 
 
 class Defect(Exception):
-    """What a handler raises by mistake: the queue hands the record back, and lives."""
+    """An error that a handler raises by mistake: the queue hands the record back, and lives."""
 
 
 class Told(NamedTuple):
-    """Whom a model tells what becomes of it."""
+    """A listener to which a model reports its fate."""
 
     die: Callable[[str], None]
     """Ends its process on behalf of a task."""
@@ -60,10 +60,10 @@ class PlannedModel:
         self._fail_perhaps()
         usage = Usage(input_tokens=10, output_tokens=2)
         if self._room is not None:
-            # A tokenizer of its own, which makes a little more of a text than the estimate does.
+            # Its own tokenizer, which makes a little more of a text than the estimate does.
             size = size_of(request) * 11 // 10
             usage = Usage(input_tokens=size, output_tokens=2)
-            # What was counted of a short request tells little of a long one: there the estimate may be a little low.
+            # What was counted of a short request shows little of a long one: there the estimate may be a little low.
             if size > self._room * 107 // 100:
                 self._outgrown(f"{self._spec.name} asks with {size} tokens and has room for {self._room}")
         kind = simulated(self._spec)

@@ -1,4 +1,4 @@
-"""Who is outside of the deployment: those who ask for runs, cancel them, and decide about calls."""
+"""People and programs outside of the deployment, who ask for runs, cancel them, and decide about calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Person:
         self.gateway: Gateway
 
     def will_decide(self, about: str) -> bool:
-        """Whether a word on the call, or a signal to the run, is still to be sent with which it can go on."""
+        """Return whether a word on the call, or a signal to the run, is still to be sent with which it can go on."""
         return about in self._minded or any(one.startswith(f"{about}:signal:") for one in self._minded)
 
     def look(self, chronicle: Chronicle, entry: Entry) -> None:
@@ -70,7 +70,7 @@ class Person:
     def _make_up_mind(self, chronicle: Chronicle, event: ev.ApprovalRequested) -> None:
         chance, loop = self._world.chance, self._world.loop
         if event.expires_at is not None and chance.random() < 0.4:
-            return  # nobody ever looks at it
+            return  # no one ever looks at it
         delay = chance.expovariate(0.3)
         if chance.random() < 0.2:
             loop.at(delay * chance.random(), self._say, chronicle, event, "corrected", "no such tool", 0)
@@ -108,7 +108,7 @@ class Person:
 
 
 class Gateway:
-    """A client that is never killed: it sends until it is told that what it sent is stored."""
+    """A client that is never killed: it sends until it reads that what it sent is stored."""
 
     def __init__(self, world: World) -> None:
         from simulation.workers import Connection

@@ -17,7 +17,7 @@ Has = Callable[[str], bool]
 
 
 class Asked:
-    """Who answers questions, by instance, as the server knows it; and what came of those that were asked."""
+    """Processes that answer questions, by instance, as the server knows it; and what came of those that were asked."""
 
     def __init__(self) -> None:
         self.answering: dict[str, tuple[Wire, Has]] = {}

@@ -1,4 +1,4 @@
-"""Plans are walked again beside the product: a step begins when what it needs is done and ends as its call did."""
+"""Plans are walked again next to the product: a step begins when what it needs is done and ends as its call did."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Walk:
 
 
 def plans_go_as_they_say(world: World) -> None:
-    """From the plan to its steps, over every edit and every plan that was made anew."""
+    """From the plan to its steps, over every edit and every plan that was made again."""
     counts = world.trace.counts
     for chronicle in world.history.runs.values():
         if not isinstance(chronicle.run.own, PlanState):

@@ -17,7 +17,7 @@ MOST_PLANS = 9
 
 
 class Planner:
-    """Draws plans for the runs of a team; each delegation gets a plan of its own."""
+    """Draws plans for the runs of a team; each delegation gets its own plan."""
 
     def __init__(self, chance: random.Random, specs: dict[str, AgentSpec], *, poison: bool) -> None:
         self._chance = chance

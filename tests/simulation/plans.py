@@ -1,4 +1,4 @@
-"""What the models of a seed will say: a plan per run."""
+"""The answers of the models of a seed: a plan per run."""
 
 import re
 from typing import Any, NamedTuple

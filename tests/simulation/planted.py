@@ -32,7 +32,7 @@ class AcksFirst(Inbox):
 
 
 class Unfenced(SimJournal):
-    """Appends whatever it is given, behind whatever is there."""
+    """Appends anything that it is given, behind anything that is there."""
 
     async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
         head = self._reach.stream(entry.tree).last(self._reach.topology.journal(entry.tree, entry.run))
@@ -96,7 +96,7 @@ class _AsItShould(Exception):
 
 
 class ReliesOnWhatMayNotArrive(Journaling):
-    """Goes on from an entry that was on its way, whatever became of it."""
+    """Goes on from an entry that was on its way, no matter what became of it."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -142,7 +142,7 @@ class ClaimsWithoutFence(InMemoryEffects):
 
 
 class LooksAtNoClaim(Executor):
-    """Runs the tool whatever the claim says."""
+    """Runs the tool no matter what the claim says."""
 
     async def _claim(self, claim: EffectClaim) -> Effect:
         effect = await super()._claim(claim)
@@ -150,7 +150,7 @@ class LooksAtNoClaim(Executor):
 
 
 class AsksNobody(InHand):
-    """Takes whoever has claimed a call for dead when the call comes again."""
+    """Takes anyone who has claimed a call for dead when the call comes again."""
 
     async def left(self, tool: str, effect: Effect) -> Effect:
         return effect

@@ -45,7 +45,7 @@ class _AsItShould(Exception):
 
 
 class MixesReplies(CodeRunner):
-    """Gives the replies of calls that were made at once in an order of its own."""
+    """Gives the replies of calls that were made at once in its own order."""
 
     async def answer(self, call: CodeCall) -> CodeAnswer | None:
         return await super().answer(replace(call, exchanges=[_mixed(one) for one in call.exchanges]))
@@ -83,7 +83,7 @@ class KeepsWhatIsWarm(WarmPool):
 
 
 class RunsOnWhatIsWarm(CodeRunner):
-    """Runs the next block in the interpreter that it has, whatever variables the block is to go on from."""
+    """Runs the next block in the interpreter that it has, no matter what variables the block is to go on from."""
 
     async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> BlockTurn:
         served = interpreter.served

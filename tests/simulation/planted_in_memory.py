@@ -36,7 +36,7 @@ def _is_left(message: object) -> bool:
 
 
 class StoresAnew(SimMemories):
-    """Gives each delivery of the same memory an id of its own."""
+    """Gives each delivery of the same memory its own id."""
 
     def chunks(self, wanted: Remember, caller: Caller, at: float) -> list[Chunk]:
         count = len(self.index.points)

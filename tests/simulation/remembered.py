@@ -1,4 +1,4 @@
-"""What must hold of long-term memory, of summaries and of answers that are checked."""
+"""The rules for long-term memory, of summaries and of answers that are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a seed is about: a team, what it is asked to do, who interferes from outside, and how it is deployed."""
+"""The scenario of a seed: a team, what it is asked to do, who interferes from outside, and how it is deployed."""
 
 import random
 from typing import NamedTuple
@@ -85,14 +85,14 @@ class Scenario:
         self.memories = more.choice((1, 2)) if remembers else 0
         """Processes of the memory service."""
         self.memory_seconds = more.choice((0.0, 1.0, 6.0))
-        """What its engine takes at most."""
+        """The most that its engine takes."""
         self.checks = any(spec.checks for spec in self.specs.values())
         self.sessions = chance.choice((1, 2, 8))
         """Interpreters of one sandbox."""
         self.piece_exchanges = chance.choice((1, 2, 16))
         """Exchanges of a block that its messages repeat at most."""
         self.idle_seconds = chance.choice((1.0, 600.0, 600.0))
-        """How long one is kept for a run that does not come back."""
+        """The time for which one is kept for a run that does not come back."""
         self.fan = chance.choice((2, 4, 32))
         self.most_runs = chance.choice((1, 2, 512))
         """Folded runs that a worker keeps in mind."""
@@ -142,7 +142,7 @@ class Scenario:
         return self._with_fallbacks(specs)
 
     def _with_fallbacks(self, specs: dict[str, AgentSpec]) -> dict[str, AgentSpec]:
-        """Some agents have further models behind their own, which gives up sooner then; drawn beside the rest, too."""
+        """Some agents have further models behind their own, which gives up sooner then; drawn next to the rest, too."""
         own = random.Random(f"fallbacks {self._more.getstate()[1][:4]}")
         for name, spec in specs.items():
             if own.random() < FALLING_BACK:

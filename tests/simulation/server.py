@@ -25,7 +25,7 @@ class Message(NamedTuple):
     retried: bool = False
     """It was a dead letter, and an operator published it again."""
     origin: int = 0
-    """Where it lay first, if it was passed on to another queue."""
+    """The queue in which it lay first, if it was passed on to another queue."""
 
 
 class Schedule(NamedTuple):
@@ -35,7 +35,7 @@ class Schedule(NamedTuple):
 
 
 class Watch(Protocol):
-    """Told of everything that the server takes in, at the moment it does."""
+    """Called for everything that the server takes in, at the moment it does."""
 
     def stored(self, message: Message) -> None: ...
 
@@ -47,7 +47,7 @@ class Watch(Protocol):
 
 
 class Stream:
-    """One shard: its messages in one order, and whoever consumes them."""
+    """One shard: its messages in one order, and anyone who consumes them."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -134,7 +134,7 @@ class Stream:
         del self.schedules[subject]
 
     def forget(self) -> None:
-        """What a server that is killed does not know of any more."""
+        """Forget what a killed server has lost."""
         self._known.clear()
         for consumer in self.consumers.values():
             consumer.forget()

@@ -59,7 +59,7 @@ def revision_of(number: int) -> str:
 
 
 def queue_of(sharing: Sharing, revision: str, loop: Loop, lag: float) -> RevisionQueue:
-    """What a replica that hears of changes `lag` seconds late knows about its queue."""
+    """Return what a replica that hears of changes `lag` seconds late knows about its queue."""
     return RevisionQueue(revision, lambda: sharing.rollout(loop.time() - lag), lambda: REVISIONS)
 
 

@@ -1,4 +1,4 @@
-"""What people say to runs under way, and the signals that they send: drawn by chance, and read as was promised."""
+"""Messages and signals of people to running runs: drawn by chance, and read as was promised."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _say(world: World, gateway: Gateway, word: Word) -> None:
 
 
 def _edit(world: World, word: Word, run: str, text: str) -> Edit:
-    """What somebody who reads the run at this moment would edit."""
+    """Return what somebody who reads the run at this moment would edit."""
     chronicle, chance = world.history.runs.get(run), random.Random(word.pick)
     state = chronicle.run if chronicle is not None and chronicle.run.spec is not None else None
     found = kind_of(state).editable(state) if state is not None else None
@@ -117,7 +117,7 @@ def edits_are_made_once(world: World) -> None:
         made = [event for event in chronicle.events if isinstance(event, ev.EditApplied)]
         run: Run = chronicle.run
         bases = [event.base for event in made]
-        # Whatever else counts the version up, none is edited twice.
+        # No matter what else counts the version up, none is edited twice.
         if bases != (sorted({*bases}) if isinstance(run.own, PlanState) else [*range(len(made))]):
             raise Violation(EDITED, f"{name} was edited at {bases}")
         if made and (found := kind_of(run).editable(run)) is not None and isinstance(found.state, list):

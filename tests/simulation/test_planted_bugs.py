@@ -15,7 +15,7 @@ END = PlanProgress.end
 
 
 class Finding(NamedTuple):
-    """What the first seed that finds a bug says of it."""
+    """The report of the first seed that finds a bug."""
 
     seed: int
     promise: str
@@ -59,5 +59,5 @@ def test_a_bug_of_plans_is_found(
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_without_the_bug_the_same_seed_is_clean(bug: str) -> None:
-    """What was found is the bug, and nothing else that the seed does."""
+    """The seed fails by the bug alone."""
     assert play(finding(bug).seed)[0].failure is None

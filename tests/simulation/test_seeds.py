@@ -20,7 +20,7 @@ def test_every_promise_holds(first: int) -> None:
 
 @cache
 def holds(seed: int) -> dict[str, int]:
-    """How often what happened in it."""
+    """Return how often what happened in it."""
     outcome, world = play(seed)
     assert outcome.failure is None, (
         f"seed {seed}: {outcome.failure}\n{world.trace.text(LAST_EVENTS)}\nreplay it: make simulate SEED={seed}"

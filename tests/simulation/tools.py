@@ -15,7 +15,7 @@ UNLUCKY = 7
 
 
 class Shelf:
-    """What the tools of a world have changed, by call id."""
+    """Changes that the tools of a world have made, by call id."""
 
     def __init__(self, die: Callable[[str], None]) -> None:
         self.done: Counter[str] = Counter()
@@ -58,7 +58,7 @@ async def look(n: int, seconds: float, context: ToolContext) -> str:
 
 @tool(read_only=True)
 async def crash(n: int, seconds: float, context: ToolContext) -> str:
-    """Kills whoever runs it."""
+    """Kills the process that runs it."""
     await asyncio.sleep(seconds / 2)
     shelf.get().die(context.call_id)
     return await asyncio.Future[str]()
@@ -66,7 +66,7 @@ async def crash(n: int, seconds: float, context: ToolContext) -> str:
 
 @tool
 async def blast(n: int, seconds: float, context: ToolContext) -> str:
-    """Changes the world, then kills whoever runs it."""
+    """Changes the world, then kills the process that runs it."""
     await asyncio.sleep(seconds / 2)
     shelf.get().done[context.call_id] += 1
     shelf.get().die(context.call_id)

@@ -1,4 +1,4 @@
-"""What happened in a seed, line by line: kept as tuples, written out only when somebody wants to read it."""
+"""The events of a seed, line by line: kept as tuples, written out only when somebody wants to read it."""
 
 import hashlib
 from collections import Counter

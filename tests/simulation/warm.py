@@ -1,4 +1,4 @@
-"""Where warm interpreters are found: a delivery changes hands, as cadre.adapters.nats.handover has it do."""
+"""Warm interpreters of a world: a delivery changes hands, as cadre.adapters.nats.handover has it do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Take = Callable[[SimDelivery], Awaitable[bool]]
 
 
 class Places:
-    """Who says that it keeps the interpreter of a run, as the server knows it."""
+    """The process that says it keeps the interpreter of a run, as the server knows it."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[SimWarm]] = defaultdict(list)
@@ -43,7 +43,7 @@ class SimWarm:
             self._world.places.of[run].remove(self)
 
     async def hand_over(self, delivery: SimDelivery, run: str) -> bool:
-        """Whether another process has taken the delivery over."""
+        """Return whether another process has taken the delivery over."""
         for _ in range(TRIES):
             answer: asyncio.Future[bool] = self._world.loop.create_future()
             self._wire.post(lambda heard=answer: self._ask(delivery, run, heard), "lost-request")  # type: ignore[misc]

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Ways:
-    """What all wires of a world share."""
+    """The state that all wires of a world share."""
 
     def __init__(self, loop: Loop, chance: random.Random, faults: Faults, server: Server) -> None:
         self.loop, self.chance, self.faults, self.server = loop, chance, faults, server
@@ -41,7 +41,7 @@ class Wire:
         self._loop, self._chance, self._faults = ways.loop, ways.chance, ways.faults
 
     async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
-        """What the server answers. Raises what it refuses with, or `silence`: done or not, nobody knows."""
+        """Return what the server answers. Raises what it refuses with, or `silence`: done or not, no one knows."""
         answer: asyncio.Future[T] = self._loop.create_future()
         delay = self._ways.latency()
         if self.process.cut or self._faults.happens("lost-request"):
@@ -53,7 +53,7 @@ class Wire:
         self._loop.at(delay, self._execute, answer, doing, operation, silence)
         result = await answer
         if silence is OutcomeUnknown and self.process.mortal and self._faults.happens("crash-behind"):
-            # The most delicate of all moments: what is stored is known to nobody but the one who dies.
+            # The most delicate of all moments: what is stored is known to no one but the one who dies.
             self._ways.kill(self.process)
             await self._loop.create_future()
         return result

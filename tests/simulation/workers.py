@@ -55,7 +55,7 @@ POOL = CodeSpec().pool
 
 
 class Parts(NamedTuple):
-    """What workers are made of; a test puts a broken part in its place."""
+    """The parts of workers; a test puts a broken part in its place."""
 
     runner: type[Runner] = Runner
     journaling: type[Journaling] = Journaling
@@ -168,7 +168,7 @@ def start_memory(world: World, process: Process) -> Live:
 
 
 def _nothing_to_stop(run: str) -> None:
-    """What is asked of the memory service takes no time worth saving."""
+    """Requests to the memory service take no time worth saving."""
 
 
 def start_sandbox(world: World, process: Process) -> Live:
@@ -201,7 +201,7 @@ def start_sandbox(world: World, process: Process) -> Live:
 
 
 class Worker:
-    """A place in the deployment: whatever happens to its process, another one takes its place."""
+    """A place in the deployment: no matter what happens to its process, another one takes its place."""
 
     def __init__(self, world: World, name: str, start: Callable[[Process], Live]) -> None:
         self._world = world

@@ -35,7 +35,7 @@ LAST_EVENTS = 60
 
 
 class Outcome(NamedTuple):
-    """What came of a seed; `failure` is the broken promise, None when all held."""
+    """The outcome of a seed; `failure` is the broken promise, None when all held."""
 
     seed: int
     failure: str | None
@@ -76,7 +76,7 @@ class World:
         self._until_look = LOOK_EVERY
 
     def play(self) -> None:
-        """Plays until nothing will ever happen again. Raises Violation, Stuck, and whatever a handler raised."""
+        """Plays until nothing will ever happen again. Raises Violation, Stuck, and anything that a handler raised."""
         for name in self.scenario.specs:
             for number in range(self.scenario.replicas[name]):
                 start = functools.partial(_start_agent, self, name, number)
@@ -98,7 +98,7 @@ class World:
             check(self)
 
     def toolset(self, agent: str) -> Toolset:
-        """What the agent's model may call at this moment."""
+        """Return what the agent's model may call at this moment."""
         toolset = self.scenario.offers[agent]
         if not self.faults.happens("missing"):
             return toolset
@@ -137,7 +137,7 @@ class World:
         self.kill(current_process(), of)
 
     def kill(self, process: Process, of: str) -> None:
-        """The same to a process that runs what has no step of its own."""
+        """The same to a process that runs what has no step."""
         if process.alive:
             self.deadly.add(of)
             self.workers[process].crash("killed")
@@ -184,7 +184,7 @@ def _lost(subscriber: Subscriber) -> None:
 
 
 def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
-    """Plays a seed and judges it. The same seed takes the same steps, in whatever process."""
+    """Plays a seed and judges it. The same seed takes the same steps, in any process."""
     before = (
         entry.FAN,
         run_cache.MOST_RUNS,
@@ -207,7 +207,7 @@ def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
     except Stuck as stuck:
         failure, promise = f"every run reaches an end: {stuck}", "every run reaches an end"
     except Exception as error:
-        # Whatever production code lets escape is what the seed has found.
+        # Anything that production code lets escape is what the seed has found.
         failure, promise = f"no handler fails: {type(error).__name__}: {error}", "no handler fails"
         world.trace.note("error", repr(error))
     finally:

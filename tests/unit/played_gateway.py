@@ -24,7 +24,7 @@ class Gateway(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, Answer] = {}
         self.first: dict[str, list[Answer]] = {}
-        """What the first requests get instead, one each."""
+        """Answers for the first requests, one each."""
         self.asked: list[str] = []
         """Method, path and query of each request."""
         self.keys: list[str | None] = []

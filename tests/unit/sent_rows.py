@@ -1,4 +1,4 @@
-"""What a command line holds of a run once the gateway has sent the rows of these events."""
+"""A run as a command line holds it once the gateway has sent the rows of these events."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""How often a key may ask, and by which names the gateway may be called."""
+"""Tests of how often a key may ask, and by which names the gateway may be called."""
 
 import msgspec
 import pytest

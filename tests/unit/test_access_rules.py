@@ -9,7 +9,7 @@ ROUTES = rules_with([])
 RULES, ACTIONS = ROUTES.rules, ROUTES.actions
 
 UNRECORDED = {"POST /v1/runs"}
-"""Who started a run stands in its journal."""
+"""The caller that started a run stands in its journal."""
 
 
 def test_every_change_is_recorded() -> None:

@@ -1,4 +1,4 @@
-"""What a program of the Agent Client Protocol says that it can do."""
+"""Tests of what a program of the Agent Client Protocol says that it can do."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an executor keeps of the tasks of a program: for a month, and their files no longer."""
+"""Tests of what an executor keeps of the tasks of a program: for a month, and their files no longer."""
 
 import os
 import time

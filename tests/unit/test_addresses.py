@@ -1,4 +1,4 @@
-"""Which addresses a page may be read from."""
+"""Tests of which addresses a page may be read from."""
 
 import ipaddress
 import re

@@ -1,4 +1,4 @@
-"""An agent's file: keys and values that are none are named, in whatever section they stand."""
+"""An agent's file: keys and values that do not exist are named, in any section they stand."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The deltas of each answer are its whole text, whatever is lost, late or told twice on the way."""
+"""The deltas of each answer are its whole text, no matter what is lost, late or reported twice on the way."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ CALLED, ANSWERED = "model.called", "model.answered"
         ([called(), piece(1, "ab"), piece(3, "d"), answered("abcd")], [CALLED, "ab", "cd", ANSWERED]),
         # the beginning was lost
         ([called(), piece(2, "c"), piece(3, "d"), answered("abcd")], [CALLED, "abcd", ANSWERED]),
-        # told twice
+        # reported twice
         ([called(), piece(1, "ab"), piece(1, "ab"), answered("ab")], [CALLED, "ab", ANSWERED]),
         # late, behind the answer
         ([called(), piece(1, "ab"), answered("abc"), piece(2, "c")], [CALLED, "ab", "c", ANSWERED]),

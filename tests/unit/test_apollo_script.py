@@ -70,7 +70,7 @@ class Stage:
         raise AssertionError(f"{agent} does not come to an end")
 
     def play_code(self, spec: AgentSpec, task: str) -> str:
-        """Runs the blocks in this process: what the sandbox adds to that has tests of its own."""
+        """Runs the blocks in this process: what the sandbox adds to that has its own tests."""
         prompts, tools = prompts_for(spec), [self.tools[name] for name in spec.tools]
         system = prompts.system([tool.card for tool in tools], [], spec.instructions, prompt_terms(spec))
         messages: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""What every NATS user may say and hear, as subjects; the server's own word on it is in integration/."""
+"""Tests of what every NATS user may say and hear, as subjects; the server's own word on it is in integration/."""
 
 import re
 from pathlib import Path

@@ -43,7 +43,7 @@ _CALLS = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(calls=_CALLS, data=st.data())
 def test_the_same_calls_come_of_all_cuts(calls: list[tuple[str, dict[str, Any]]], data: st.DataObject) -> None:
-    """Whatever an endpoint leaves out, repeats or changes of indexes, ids and names."""
+    """No matter what an endpoint leaves out, repeats or changes of indexes, ids and names."""
     index = data.draw(st.sampled_from(["own", "zero", "none", "text"]))
     ids = data.draw(st.sampled_from(["own", "repeated", "none", "number"]))
     naming = data.draw(st.sampled_from(["first", "each", "apart", "in two"]))

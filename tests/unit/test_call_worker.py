@@ -22,7 +22,7 @@ SUBJECT = "cadre.call.0.recall.boss.r1.r1_1_0"
 
 
 class Service:
-    """A service with one tool, which answers as told."""
+    """A service with one tool, which answers as asked."""
 
     def __init__(self, answer: dict[str, Any] | Exception | None) -> None:
         self._answer = answer

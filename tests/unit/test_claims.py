@@ -167,7 +167,7 @@ async def test_a_call_that_is_in_work_here_is_not_taken_for_left_by_a_dead_execu
 
 @pytest.mark.parametrize("output", [None, "paid there"])
 async def test_what_becomes_of_a_call_whose_executors_died_is_kept_and_told(output: str | None) -> None:
-    """A result that was kept is told whatever they died of; else a refusal is, and a zombie tells the same."""
+    """A result that was kept is sent no matter what they died of; else a refusal is, and a zombie reports the same."""
     process = Process()
     process.claimed_there(output=output)
     process.quarantine.held[Delivered.seq] = (QuarantineRecord(seq=Delivered.seq, attempts_alone=99), 1)

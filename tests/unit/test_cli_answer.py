@@ -1,4 +1,4 @@
-"""What a model wrote, printed: answers, and the memory that `cadre show --full` tells."""
+"""Tests of what a model wrote, printed: answers, and the memory that `cadre show --full` reports."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `cadre doctor` says of a model endpoint, asked over HTTP."""
+"""Tests of what `cadre doctor` says of a model endpoint, asked over HTTP."""
 
 import json
 import threading

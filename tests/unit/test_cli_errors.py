@@ -1,4 +1,5 @@
-"""What the commands say and return when something is wrong, against a real HTTP server that plays the gateway."""
+"""Tests of what the commands say and return when something is wrong, against a real HTTP server that plays the
+gateway."""
 
 import errno
 import json

@@ -74,7 +74,7 @@ def endless(gateway: Gateway) -> Gateway:
 
 @contextlib.contextmanager
 def started(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """Inside, the command runs and has told that the run has begun."""
+    """Inside, the command runs and has reported that the run has begun."""
     argv = [sys.executable, "-m", "cadre.cli.main", *words]
     with subprocess.Popen(argv, env=dict(os.environ), stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""What `cadre new` writes runs as it stands, and nothing is overwritten."""
+"""The files that `cadre new` writes run as they stand, and nothing is overwritten."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""Whose memories and which runs a command means: nothing that was given is left out, and nothing is guessed."""
+"""Tests of whose memories and which runs a command means: nothing that was given is left out, and nothing is
+guessed."""
 
 from collections.abc import Iterator
 

@@ -25,7 +25,7 @@ FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
 
 
 class Watched:
-    """A child, and what it has told so far."""
+    """A child, and what it has reported so far."""
 
     def __init__(self, folder: Path, code: str, lack: str | None = None) -> None:
         self.lines: list[str] = []
@@ -221,7 +221,7 @@ asyncio.run(ManagedProcess(service, lambda name, line: print(line, flush=True), 
 
 
 async def _is_gone(pid: int) -> bool:
-    """Whether the process ends within ten seconds; one that waits to be reaped has ended."""
+    """Return whether the process ends within ten seconds; one that waits to be reaped has ended."""
     descriptor = os.pidfd_open(pid) if _exists(pid) else None
     if descriptor is None:
         return True

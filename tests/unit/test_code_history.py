@@ -1,4 +1,4 @@
-"""The past of a block travels once: bytes grow with the calls, and whoever needs all of it finds it."""
+"""The past of a block travels once: bytes grow with the calls, and anyone who needs all of it finds it."""
 
 import pytest
 from msgspec.structs import replace

@@ -46,7 +46,7 @@ def test_content_goes_into_the_page_as_text_only() -> None:
 
 
 def test_numbers_pass_through_the_reader_that_keeps_their_digits() -> None:
-    """JSON.parse rounds integers beyond 2^53, and an answer's `json()` likewise."""
+    """JSON.parse rounds integers beyond 2^53, and an answer's `json()` the same."""
     modules = {path: asset.data.decode() for path, asset in load_assets().items() if path.endswith(".js")}
     assert "JSON.parse(raw)" in modules.pop("exact_json.js")
     rounding = re.compile(r"\bJSON\s*\.\s*(?:parse|stringify)|\.json\(\)|structuredClone")

@@ -87,7 +87,7 @@ def copied(copy: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each contract, by its id, once all violations are planted."""
+    """Return what is said of each contract, by its id, once all violations are planted."""
     tree = copied(tmp_path_factory.mktemp("tree"))
     for file, line in (plant for plants in VIOLATIONS.values() for plant in plants):
         target = tree / file

@@ -1,4 +1,5 @@
-"""Whatever becomes of an answer on its way, the run that waits for it goes on or ends: it never waits for ever."""
+"""No matter what becomes of an answer on its way, the run that waits for it goes on or ends: it never waits for
+ever."""
 
 import asyncio
 import json
@@ -26,7 +27,7 @@ from unit.test_quarantine import MemoryQuarantine
 
 PLACE = frozenset({"v", "type", "id", "tree", "run", "call", "tool", "child", "agent", "block", "exchange", "name"})
 """Fields that say which answer it is: one of another call is no answer to this one, and `v` of a newer version is left
-to whoever reads that."""
+to anyone who reads that."""
 
 
 class Awaited(NamedTuple):
@@ -35,7 +36,7 @@ class Awaited(NamedTuple):
     answer: Message
     sender: str
     first: ModelReply | Exception
-    """What the run's model says first: it makes the run wait."""
+    """The first answer of the run's model: it makes the run wait."""
     kind: str = "tool_calling"
 
 
@@ -57,7 +58,8 @@ _JUNK = st.recursive(
 
 
 def _waits(run: Run) -> bool:
-    """Whether the run is where it was before the answer came: its first model call is over, and nothing else is."""
+    """Return whether the run is where it was before the answer came: its first model call is over, and nothing else
+    is."""
     return run.entries <= 2
 
 

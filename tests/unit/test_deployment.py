@@ -26,7 +26,7 @@ CLOSING = 10
 
 
 def in_checkout(path: str) -> Path:
-    """What a path in a container stands for: `./teams` is mounted at `/teams`."""
+    """Return what a path in a container stands for: `./teams` is mounted at `/teams`."""
     assert path.startswith("/teams/")
     return ROOT / path.removeprefix("/")
 

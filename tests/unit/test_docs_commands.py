@@ -17,7 +17,8 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def lines(page: Path) -> Iterator[str]:
-    """What stands behind `cadre`: in lines of code, whole where one goes on in the next, and in code within a text."""
+    """Yield the words behind `cadre`: in lines of code, whole where one goes on in the next, and in code within a
+    text."""
     fenced = False
     for line in page.read_text().replace("\\\n", " ").splitlines():
         if line.lstrip().startswith("```"):

@@ -1,4 +1,4 @@
-"""A stream of events that its gateway ends: whoever resumes it behind the last id misses nothing."""
+"""A stream of events that its gateway ends: anyone who resumes it behind the last id misses nothing."""
 
 import asyncio
 import re
@@ -76,7 +76,7 @@ class History:
 
 
 class Tail:
-    """Hands to whoever listens what happens beside the run, one entry after the other."""
+    """Hands to anyone who listens what happens next to the run, one entry after the other."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Stored], None]] = []

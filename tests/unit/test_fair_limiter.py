@@ -9,7 +9,7 @@ from cadre.delivery.fair_limiter import FairLimiter
 
 
 class Work:
-    """Begins to work for trees, in the order in which places are given, until told to end."""
+    """Begins to work for trees, in the order in which places are given, until asked to end."""
 
     def __init__(self, limiter: FairLimiter) -> None:
         self.limiter = limiter

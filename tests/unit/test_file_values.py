@@ -1,4 +1,4 @@
-"""Files as tools take and return them: what they are told by, how they travel, what a model is shown of them."""
+"""Files as tools take and return them: what they are recognized by, how they travel, what a model is shown of them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a path of a workspace held at some point of the stream that its versions and the journals lie in."""
+"""Tests of what a path of a workspace held at some point of the stream that its versions and the journals lie in."""
 
 import msgspec
 import pytest

@@ -1,4 +1,5 @@
-"""What an agent says of its first request is what that takes at the least, whatever its kind and its first question."""
+"""An agent's estimate of its first request is the least that the request takes, no matter what its kind and its first
+question."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which gateway a command asks in a folder: never that of another folder's `cadre up`."""
+"""Tests of which gateway a command asks in a folder: never that of another folder's `cadre up`."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `cadre fork` says of a workspace that could not be brought back to the step."""
+"""Tests of what `cadre fork` says of a workspace that could not be brought back to the step."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the gateway makes of headers and bodies before it asks anybody."""
+"""Tests of what the gateway makes of headers and bodies before it asks anybody."""
 
 import asyncio
 import re
@@ -108,7 +108,7 @@ def test_a_correction_keeps_the_arguments_that_it_does_not_name() -> None:
     [None, "", "01-x", f"00-{'0' * 32}-b7ad6b7169203331-01", f"00-{'A' * 32}-b7ad6b7169203331-01"],
 )
 def test_a_missing_or_wrong_traceparent_links_to_nothing(wrong: str | None) -> None:
-    """The run has a trace of its own, whoever asks for it."""
+    """The run has its own trace, no matter who asks for it."""
     assert trace_of(wrong) is None
 
 
@@ -262,4 +262,4 @@ async def test_the_deadline_of_an_answer_is_one_of_silence(monkeypatch: pytest.M
                 note_progress()
         with pytest.raises(TimeoutError):
             await silent()
-        note_progress()  # nobody limits it
+        note_progress()  # no one limits it

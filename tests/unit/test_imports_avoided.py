@@ -1,4 +1,4 @@
-"""What libraries of Cadre's load for uses that it has not."""
+"""Tests of what libraries of Cadre's load for uses that it has not."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What an agent does with records that it cannot take: who is told, and who is not."""
+"""Tests of what an agent does with records that it cannot take: who is informed, and who is not."""
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ async def settle(
     quarantine: MemoryQuarantine | None = None,
     published_again: bool = False,
 ) -> list[object]:
-    """What becomes of a record for `boss`; `quarantine` is of a message that has come often."""
+    """Return what becomes of a record for `boss`; `quarantine` is of a message that has come often."""
     model = ScriptedModel(says(ANSWER))
     ports = World(world.journal, world.bus, model, world.clock, world.tallies)
     inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, MemoryBlobs(), quarantine or MemoryQuarantine())
@@ -57,7 +57,7 @@ async def test_a_manager_is_told_of_a_task_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("run", ["r1", CHILD])
 async def test_nobody_is_told_of_what_is_no_task_of_a_member(run: str) -> None:
-    """A root has no manager; and of a run that has begun the journal tells."""
+    """A root has no manager; and of a run that has begun the journal reports."""
     world = MemoryWorld()
     if run == CHILD:
         await settle(world, encode(task(run=CHILD, parent="r1")))
@@ -102,7 +102,7 @@ async def test_an_answer_on_the_wrong_subject_ends_the_run_that_waits_for_its_se
 async def test_a_record_that_was_published_again_is_paid_for_wherever_it_lies(
     published_again: bool, reports: int
 ) -> None:
-    """Behind what the journal knew of it, a record tells of a second publication, unless a person had it retried."""
+    """Behind what the journal knew of it, a record says of a second publication, unless a person had it retried."""
     world = MemoryWorld()
     data = encode(task(run=CHILD, parent="r1"))
     await settle(world, data)
@@ -142,7 +142,7 @@ async def test_what_nobody_can_read_ends_a_run_that_has_begun() -> None:
 
 @pytest.mark.parametrize(("sender", "ends"), [("look", True), ("gateway", False), ("add", False)])
 async def test_a_run_does_not_wait_for_an_answer_that_nobody_can_read(sender: str, ends: bool) -> None:
-    """What others send than those whom the run waits for breaks nobody's run, be they people or tools."""
+    """A message from a sender whom the run does not wait for breaks no run, be they people or tools."""
     world = MemoryWorld()
     await world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER).handle(task(run=CHILD, parent="r1"))
     [reason] = await settle(world, b"nonsense", sender=sender)

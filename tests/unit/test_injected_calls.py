@@ -1,6 +1,6 @@
-"""Injected calls under the shipped policy `careful`: each attack is held, its benign twin goes on; nobody is there.
+"""Injected calls under the shipped policy `careful`: each attack is held, its benign twin goes on; no one is there.
 
-The model obeys whatever it has read: the worst that an injection can make of it.
+The model obeys anything that it has read: the worst that an injection can make of it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""When what is removed, in a time of its own: nothing is waited for in these tests."""
+"""Tests of when what is removed, in its own time: nothing is waited for in these tests."""
 
 import asyncio
 import heapq
@@ -34,7 +34,7 @@ BLOB = "blob:" + "a" * 64
 
 
 class Time:
-    """ports.Clock whose hours pass when nobody has anything left to do."""
+    """ports.Clock whose hours pass when no one has anything left to do."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -79,7 +79,7 @@ class Streams:
         self.names: dict[str, set[str]] = {}
         """Blobs that each tree names; a tree that is not here has no messages."""
         self.blobs: dict[str, float] = {}
-        """When each was put last."""
+        """The time of each one's last write."""
         self.tasks: set[str] = set()
         self.elsewhere: set[str] = set()
         self.gone: dict[str, KeptFile] = {}
@@ -164,7 +164,7 @@ class House:
         self.in_use: set[str] = set()
         """Blobs that live services name."""
         self.lagging: list[Callable[[], Awaitable[object]]] = []
-        """What is in the streams, and will be read when somebody waits for that."""
+        """Entries in the streams, and will be read when somebody waits for that."""
         self.janitor = Janitor(
             self.index,
             streams,

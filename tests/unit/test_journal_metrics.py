@@ -1,4 +1,5 @@
-"""What runs add to the measurements: once, whoever delivers a record how often, and nothing of what was said."""
+"""Tests of what runs add to the measurements: once, no matter who delivers a record how often, and nothing of what was
+said."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ SPEC = spec(model=ModelSpec(name="gpt"))
 
 
 class Tally(Meters):
-    """Keeps what it is told."""
+    """Keeps what it is sent."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""JSON that a model was asked for: read as it was meant, never run, and told to it where it cannot be read."""
+"""JSON that a model was asked for: read as it was meant, never run, and asked to it where it cannot be read."""
 
 import contextlib
 

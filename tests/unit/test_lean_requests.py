@@ -1,4 +1,4 @@
-"""How many tokens the request of a plain agent takes, by the tokenizer o200k of newer models.
+"""Tests of how many tokens the request of a plain agent takes, by the tokenizer o200k of newer models.
 
 The tokenizer is 42 MB and no dependency, so the counts stand here, each with a digest of what was counted. After a
 change of prompts or declarations, `pip install bpe-openai` and run this file: it prints the new lines.

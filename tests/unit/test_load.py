@@ -1,4 +1,4 @@
-"""What a gateway says of how much there is to do."""
+"""Tests of what a gateway says of how much there is to do."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What a member's call takes, by its `input_schema`, and which task and inputs its arguments are."""
+"""Tests of what a member's call takes, by its `input_schema`, and which task and inputs its arguments are."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ def splitter(capacity: int) -> TextSplitter:
 
 
 def fits(text: str, tokens: int) -> bool:
-    """Whether the splitter leaves the text whole at this capacity."""
+    """Return whether the splitter leaves the text whole at this capacity."""
     return len(splitter(tokens).chunks(text)) <= 1
 
 

@@ -1,4 +1,5 @@
-"""When `cadre up` starts a memory service, what `cadre doctor` says of it, and that its command serves or looks."""
+"""Tests of when `cadre up` starts a memory service, what `cadre doctor` says of it, and that its command serves or
+looks."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Where vectors come from, what is chosen when, and that queries go before what can wait."""
+"""Tests of where vectors come from, what is chosen when, and that queries go before what can wait."""
 
 import asyncio
 import math
@@ -183,4 +183,4 @@ async def test_who_is_asked_for_now_goes_before_what_can_wait() -> None:
     await asyncio.gather(holding, *tasks)
     assert order == ["q1", "q2", "d1", "d2"]
     async with lock.background():
-        pass  # nobody holds it any more
+        pass  # no one holds it any more

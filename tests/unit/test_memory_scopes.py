@@ -1,4 +1,4 @@
-"""Who reaches which memories, decided without any I/O."""
+"""Tests of who reaches which memories, decided without any I/O."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""When a process begins to count, what /metrics answers, and that a receiver which is down holds nobody up."""
+"""Tests of when a process begins to count, what /metrics answers, and that a receiver which is down holds no one up."""
 
 import asyncio
 import logging

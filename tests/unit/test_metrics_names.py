@@ -26,7 +26,7 @@ SNAPSHOT = Path(__file__).parent / "metrics.json"
 
 
 def test_no_name_changes_unnoticed() -> None:
-    """To change one is to break dashboards: then write the snapshot anew and say so in the changelog."""
+    """To change one is to break dashboards: then write the snapshot again and say so in the changelog."""
     now = {m.name: [m.kind, m.unit, prometheus_name(m), list(m.attributes)] for m in METRICS}
     assert now == json.loads(SNAPSHOT.read_text())
 
@@ -110,7 +110,7 @@ def test_a_histogram_adds_up_as_prometheus_wants_it() -> None:
 
 
 def test_series_have_an_end() -> None:
-    """Whatever gives an attribute too many values, the process stays small and nothing is lost from the sum."""
+    """No matter what gives an attribute too many values, the process stays small and nothing is lost from the sum."""
     meters = Meters()
     for n in range(MAX_SERIES + 50):
         meters.record(COST, 1, {"gen_ai.agent.name": str(n)})

@@ -1,4 +1,4 @@
-"""What a gateway tells of the runs in its list."""
+"""Tests of what a gateway says of the runs in its list."""
 
 from cadre.telemetry.metrics import names
 from cadre_gateway.gateway import of_runs

@@ -102,7 +102,7 @@ async def test_the_beginning_of_a_stop_sequence_that_never_comes_is_text() -> No
             call("{}", index=0),
             call("[]", index=1),
         ],
-        # Whole calls, all at index 0, told apart by their ids.
+        # Whole calls, all at index 0, distinguished by their ids.
         [call("{}", "a", index=0, id="1"), call("[]", "b", index=0, id="2")],
         # No index at all.
         [call("{", "a", id="1"), call("}"), call("[]", "b", id="2")],

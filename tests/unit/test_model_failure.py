@@ -1,4 +1,4 @@
-"""What an endpoint's refusal means, and what its reader is told to do."""
+"""Tests of what an endpoint's refusal means, and what its reader is asked to do."""
 
 import errno
 import socket
@@ -170,7 +170,7 @@ SAID_BY_ENDPOINTS: list[tuple[str, int | None, int | None]] = [
     ),
     ("Input length 9 exceeds the context window of 4", None, None),
 ]
-"""What endpoints of several makers answer to a request that is too long, with the numbers in it."""
+"""Answers of several makers' endpoints to a request that is too long, with the numbers in it."""
 
 
 @pytest.mark.parametrize(("text", "context", "tokens"), SAID_BY_ENDPOINTS)

@@ -1,4 +1,4 @@
-"""Model files: found beside the agents that name them, checked, and put in place of their names."""
+"""Model files: found next to the agents that name them, checked, and put in place of their names."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ spec:
 
 
 def written(folder: Path, section: str, model: str = SMALL, where: str = "models/small.yaml") -> Path:
-    """An agent's file with this section `model`, and a model beside it."""
+    """An agent's file with this section `model`, and a model next to it."""
     file = folder / "a.yaml"
     file.write_text(f"{HEAD}  model: {section}\n")
     (folder / where).parent.mkdir(exist_ok=True)

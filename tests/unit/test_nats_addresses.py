@@ -1,4 +1,4 @@
-"""CADRE_NATS_URL: what may stand there, and that nobody is told its password."""
+"""CADRE_NATS_URL: what may stand there, and that no one learns its password."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CADRE_NATS_SYNC: what is taken, what becomes of it in the server's file, and who is told."""
+"""CADRE_NATS_SYNC: what is taken, what becomes of it in the server's file, and who is informed."""
 
 import subprocess
 from pathlib import Path

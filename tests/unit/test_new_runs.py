@@ -1,4 +1,4 @@
-"""`cadre.new_runs`: the runs that begin from now on, each once, whatever happens to the list and the gateway."""
+"""`cadre.new_runs`: the runs that begin from now on, each once, no matter what happens to the list and the gateway."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator

@@ -55,7 +55,7 @@ async def test_in_the_end_it_is_a_dead_letter_that_says_what_to_do(deliveries: i
 
 
 class Served:
-    """A worker whose service and refusal end as told."""
+    """A worker whose service and refusal end as asked."""
 
     def __init__(self, outcome: bool | Exception = True, refusal: Exception | None = None) -> None:
         self._outcome, self._refusal = outcome, refusal

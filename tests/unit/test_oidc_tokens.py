@@ -204,7 +204,7 @@ async def test_a_provider_that_is_down_locks_out_nobody_whose_key_is_known(
     provider.is_down = True
     clock.now += MAX_AGE_SECONDS
     assert (await reader.principal(token)).name == "ann"
-    # A provider that takes its time to fail keeps nobody waiting but who needs it.
+    # A provider that takes its time to fail keeps no one waiting but who needs it.
     clock.now += MISS_SECONDS
     with provider.stalled():
         assert (await reader.principal(token)).name == "ann"

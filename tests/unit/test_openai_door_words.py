@@ -1,4 +1,5 @@
-"""What the door for OpenAI's clients reads in words: a person's verdict, and the hidden requests of chat programs."""
+"""Tests of what the door for OpenAI's clients reads in words: a person's verdict, and the hidden requests of chat
+programs."""
 
 import json
 

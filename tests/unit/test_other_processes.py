@@ -1,4 +1,4 @@
-"""A process in a domain of its own sees into no other process of its user, and otherwise does what it did."""
+"""A process in a domain of its sees into no other process of its user, and otherwise does what it did."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ print((here / "b/x").read_text())
 
 
 def test_what_others_hold_is_closed_and_nothing_else(tmp_path: Path) -> None:
-    # Root may read environments whatever its domain: here it has no rights beyond those of any user.
+    # Root may read environments no matter what its domain: here it has no rights beyond those of any user.
     plain: list[str] = []
     if os.getuid() == 0:
         if shutil.which("setpriv") is None:

@@ -1,4 +1,4 @@
-"""Where `-o FILE` writes: a file whole or not at all, a pipe or device as it is, a link's target."""
+"""Tests of where `-o FILE` writes: a file whole or not at all, a pipe or device as it is, a link's target."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Who must agree to a call: what tools and agents' files may say, and what is wrong with the rest."""
+"""Tests of who must agree to a call: what tools and agents' files may say, and what is wrong with the rest."""
 
 from pathlib import Path
 

@@ -555,7 +555,7 @@ TELLER = AgentSpec(name="teller", description="Pays.", tools=["pay"])
 
 
 def paying(request: Any) -> Any:
-    """Pays 200, whatever the task is."""
+    """Pays 200, no matter what the task is."""
     called = any(one["role"] == "tool" for one in request.messages)
     return [answer("done")] if called else [call("pay", recipient="a", amount=200)]
 

@@ -1,4 +1,4 @@
-"""What a program asks in a later life, found in the record of earlier ones by its content."""
+"""Tests of what a program asks in a later life, found in the record of earlier ones by its content."""
 
 import asyncio
 import json

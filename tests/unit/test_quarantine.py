@@ -52,7 +52,7 @@ class MemoryQuarantine:
 
 
 class StillClock:
-    """ports.Clock that stands still until told otherwise."""
+    """ports.Clock that stands still until asked otherwise."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -111,7 +111,7 @@ class World:
         self.quarantine = Quarantine(self.store, self.clock)
 
     async def die(self) -> None:
-        """Whatever runs now never gets on; the next process is there."""
+        """Anything that runs now never gets on; the next process is there."""
         await settle()
         self.clock = StillClock()
         self.quarantine = Quarantine(self.store, self.clock)
@@ -292,7 +292,7 @@ async def test_a_bus_that_fails_is_nobodys_guilt(world: World) -> None:
 
 
 async def test_two_workers_that_try_the_same(world: World) -> None:
-    """The second finds the mark of the first, and takes it for a death: alone, then, and nobody is condemned."""
+    """The second finds the mark of the first, and takes it for a death: alone, then, and no one is condemned."""
     other = Quarantine(world.store, world.clock)
     world.give(1)
     task = asyncio.create_task(other.attempt(Letter(1), well))

@@ -1,4 +1,4 @@
-"""What an agent of another make is told, in words and files."""
+"""Tests of what an agent of another make is sent, in words and files."""
 
 from cadre.adapters.remote_agent_tools import RemoteMessage, name_of
 from cadre.tools.files import File

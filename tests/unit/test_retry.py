@@ -7,7 +7,7 @@ from cadre.errors import BlobMissing, BusUnavailable
 
 
 class Flaky:
-    """Fails as often as it is told to, then returns the number of the try."""
+    """Fails as often as it is asked to, then returns the number of the try."""
 
     def __init__(self, failures: int) -> None:
         self.left = failures

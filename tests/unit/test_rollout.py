@@ -1,4 +1,4 @@
-"""Which revision a run begins with, which queue its records go to, and what changes make of a rollout."""
+"""Tests of which revision a run begins with, which queue its records go to, and what changes make of a rollout."""
 
 from collections import Counter
 from typing import Any
@@ -256,7 +256,7 @@ def test_there_is_room_for_so_many_revisions() -> None:
         changed(full, RolloutChange(to=B, weight=1), {B})
 
 
-# --- what becomes of it by itself
+# --- what becomes of it on its own
 
 
 def test_a_drained_revision_goes() -> None:
@@ -343,7 +343,7 @@ def test_warnings_say_what_to_do() -> None:
     assert f"3 runs wait for revision {B} of clerk" in waiting
     assert f"`cadre rollout clerk --adopt {B} --by REV`" in waiting
     assert warnings_of(rollout(0, 100, adopted_by=B), {B}, {A: 3}) == []
-    # Runs that it was given and nobody has begun are open runs of no revision.
+    # Runs that it was given and no one has begun are open runs of no revision.
     for begun, told in ((0, "2 messages wait"), (1, "1 run and 2 messages wait")):
         (queued,) = warnings_of(rollout(0, 100), {B}, {A: begun}, {1: 2, 2: 7})
         assert f"{told} for revision {A}" in queued

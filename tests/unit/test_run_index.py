@@ -1,4 +1,4 @@
-"""The index of runs: what lists show of the entries that were read, in whatever order trees are interleaved."""
+"""The index of runs: what lists show of the entries that were read, in any order trees are interleaved."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""What a sandbox process is told: variables, options, and who starts one."""
+"""Tests of what a sandbox process is sent: variables, options, and who starts one."""
 
 import subprocess
 import sys

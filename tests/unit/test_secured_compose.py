@@ -1,4 +1,4 @@
-"""In the compose file every service is a user of the bus: it has the key that is its own, and nobody has two."""
+"""In the compose file every service is a user of the bus: it has the key that is its own, and no one has two."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def own_user(name: str) -> str:
 
 
 def mounts(name: str) -> dict[str, tuple[str, str]]:
-    """What stands there and how, by the path in the container."""
+    """Return what stands there and how, by the path in the container."""
     found = (mount.split(":") for mount in SERVICES[name].get("volumes", []))
     return {target: (source, "".join(mode)) for source, target, *mode in found}
 
@@ -83,7 +83,7 @@ def test_the_folders_of_the_keys_are_there_for_their_volumes_to_belong_to_the_im
 
 @pytest.fixture
 def auth(tmp_path: Path) -> Path:
-    """What `auth` leaves when it has run twice, in a root that it may write only where a volume is mounted."""
+    """Return what `auth` leaves when it has run twice, in a root that it may write only where a volume is mounted."""
     folder = tmp_path / "auth"
     for path in mounts("auth"):
         if path.startswith("/auth/"):

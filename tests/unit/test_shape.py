@@ -40,10 +40,10 @@ CATCHES_ALL = {
     "shared/cadre/runtime/invocation.py": "what a tool raises is an observation",
     "shared/cadre/runtime/tool_output.py": "the text of a result is somebody else's code",
 }
-"""Where foreign code is run. Whoever raises again after cleaning up need not be here."""
+"""Functions that run foreign code. A function that cleans up and raises again need not be here."""
 
 ALSO_IN_THE_JAIL = {"File", "Tool"}
-"""What code in the sandbox sees under the house's own words; what was saved there names these classes."""
+"""Classes that code in the sandbox sees under the house's own words; what was saved there names these classes."""
 
 HEAVY = {"nats", "openai", "fastapi", "starlette", "uvicorn", "rich", "httpx2"}
 

@@ -1,5 +1,5 @@
-"""Gateways that share an index and elect none: whatever they read, save, lose and rebuild at once, the index ends as
-one gateway alone would have it, and its place is true all the time."""
+"""Gateways that share an index and elect none: no matter what they read, save, lose and rebuild at once, the index ends
+as one gateway alone would have it, and its place is true all the time."""
 
 import asyncio
 import random

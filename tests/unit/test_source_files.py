@@ -1,4 +1,4 @@
-"""Which files a tools entry of a team consists of, as `cadre up --reload` watches them."""
+"""Tests of which files a tools entry of a team consists of, as `cadre up --reload` watches them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What an agent written in Python may be."""
+"""Tests of what an agent written in Python may be."""
 
 from datetime import timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a team file gives to its agents: a model, and variables for their texts."""
+"""Tests of what a team file gives to its agents: a model, and variables for their texts."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ spec:
 
 
 def team(folder: Path, given: str, own: str = "") -> Path:
-    """A team of two, the guide with lines of its own; returns the guide's file."""
+    """A team of two, the guide with its own lines; returns the guide's file."""
     (folder / "below").mkdir(exist_ok=True)
     (folder / "team.yaml").write_text(TEAM + given)
     (folder / "guide.yaml").write_text(AGENT.replace("NAME", "guide") + own)

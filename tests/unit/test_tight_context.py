@@ -1,4 +1,4 @@
-"""Prompts that fill a small context are told of when their agent starts."""
+"""Prompts that fill a small context learn of when their agent starts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Calling tools: in the loop or in a thread, with a context, whatever they raise."""
+"""Calling tools: in the loop or in a thread, with a context, no matter what they raise."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a tool's process does not get from the environment of `cadre up`."""
+"""Tests of what a tool's process does not get from the environment of `cadre up`."""
 
 import os
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_model_key_of_an_agents_file_is_no_tools(tmp_path: Path, monkeypatch: 
 def test_the_process_that_services_are_forked_from_is_given_no_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A fork can read the environment that the fork server was started with, whatever its own is."""
+    """A fork can read the environment that the fork server was started with, no matter what its own is."""
     for name in ("OPENAI_API_KEY", "CADRE_MODEL_KEY", "DATABASE_URL", "CADRE_NATS_URL"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("PYTHONPATH", "here")

@@ -1,4 +1,4 @@
-"""One call of a tool in the executor: whatever the tool does is an outcome that says so."""
+"""One call of a tool in the executor: no matter what the tool does is an outcome that says so."""
 
 import asyncio
 import contextlib
@@ -80,7 +80,7 @@ async def test_a_tool_that_was_interrupted_says_so() -> None:
 
     @tool
     async def gives_up(context: ToolContext) -> None:
-        """Gives up when told to."""
+        """Gives up when asked to."""
         begun.set()
         await context.cancelled.wait_async()
         raise asyncio.CancelledError

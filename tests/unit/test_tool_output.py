@@ -1,4 +1,4 @@
-"""What an executor makes of a tool's return value: files out of bytes and images, cuts that can be read on."""
+"""Tests of what an executor makes of a tool's return value: files out of bytes and images, cuts that can be read on."""
 
 import io
 import json

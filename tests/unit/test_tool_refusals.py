@@ -1,4 +1,4 @@
-"""What no model could use is refused when the module is loaded, in one line that says what to do."""
+"""Tests of what no model could use is refused when the module is loaded, in one line that says what to do."""
 
 from __future__ import annotations
 

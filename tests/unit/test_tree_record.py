@@ -1,4 +1,4 @@
-"""What is known of a tree after entries and erasures: when it ended, which blobs are its own, who is late."""
+"""Tests of what is known of a tree after entries and erasures: when it ended, which blobs are its own, who is late."""
 
 import asyncio
 

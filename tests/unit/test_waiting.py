@@ -1,4 +1,4 @@
-"""What a run waits for that nobody serves."""
+"""Tests of what a run waits for that no one serves."""
 
 import pytest
 

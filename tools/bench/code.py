@@ -36,7 +36,7 @@ SNIPPETS = {"small": SMALL, "loop": LOOP, "words": WORDS}
 LIMIT = 1.0
 C_HANG = "sum(range(10 ** 12))"
 PEER_HANG = "sum(range(3 * 10 ** 8))"
-"""Ends by itself after some seconds: an interpreter that waits for it is to come back."""
+"""Ends on its own after some seconds: an interpreter that waits for it is to come back."""
 HANGS = {
     "loop": "while True:\n    pass",
     "c": C_HANG,
@@ -74,7 +74,7 @@ async def measure(size: Size) -> dict[str, Any]:
 
 
 async def _over_the_bus(samples: int) -> dict[str, Any]:
-    """Core requests, blocks that nobody runs, and blocks in a warm interpreter, in turns."""
+    """Core requests, blocks that no one runs, and blocks in a warm interpreter, in turns."""
     seconds: list[tuple[float, float, float]] = []
     async with _deployment() as bench:
         first = await bench.ask(bench.block(SMALL))
@@ -177,11 +177,11 @@ async def _snapshots(sandbox: Sandbox) -> dict[str, Any]:
     }
 
 
-# --- beside smolagents
+# --- next to smolagents
 
 
 class Peer:
-    """smolagents' interpreter in a process of its own environment."""
+    """smolagents' interpreter in a process with its own environment."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

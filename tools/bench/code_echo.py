@@ -1,4 +1,5 @@
-"""What the bus alone costs a block of code: a process that takes code calls as a sandbox does, and runs nothing."""
+"""The cost of the bus alone for a block of code: a process that takes code calls as a sandbox does, and runs
+nothing."""
 
 import asyncio
 import sys

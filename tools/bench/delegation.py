@@ -1,4 +1,4 @@
-"""One delegation, durable from end to end, beside a core NATS request and reply between the same processes.
+"""One delegation, durable from end to end, next to a core NATS request and reply between the same processes.
 
 A delegation here is the whole of it: a task sent to the manager, its run, the member's run, the report, and the
 manager's answer journaled: two runs, three model calls, three messages and six journal entries, each one fsynced.
@@ -32,7 +32,7 @@ Operation = Callable[[], Awaitable[object]]
 
 
 class Size(NamedTuple):
-    """How much is measured."""
+    """The size of a measurement."""
 
     singles: int
     rounds: int
@@ -70,7 +70,7 @@ class Pair:
         await self._here.platform.nc.request(ECHO, self._payload, timeout=10)
 
     async def append(self) -> None:
-        """What each of a delegation's messages costs at least: one fenced write of its size, fsynced."""
+        """Append as each message of a delegation does: one fenced write of its size, fsynced."""
         run = uuid4().hex
         subject = self._here.platform.topology.journal(run, run)
         await jetstream.append(self._here.platform.nc, subject, self._payload, expect=0)

@@ -1,4 +1,4 @@
-"""A NATS server of its own and this process's agent on it, the production host unchanged."""
+"""Its own NATS server and this process's agent on it, the production host unchanged."""
 
 import asyncio
 import tempfile
@@ -27,7 +27,7 @@ ENDS_WITHIN = 60.0
 
 
 class WatchedJournal:
-    """ports.Journal that passes everything on, and tells when a run's journal has an event."""
+    """ports.Journal that passes everything on, and reports when a run's journal has an event."""
 
     def __init__(self, inner: Journal) -> None:
         self._inner = inner

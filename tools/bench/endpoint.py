@@ -1,4 +1,5 @@
-"""What a step costs an agent whose model is an endpoint: early and late in a conversation that grows by 4 kB a step.
+"""The cost of a step for an agent whose model is an endpoint: early and late in a conversation that grows by 4 kB a
+step.
 
 The agent is served by this process through the production's client, and CPU is this process's; the scripted model and
 the executor are processes of their own. The same answer comes in 20 pieces or in 200.

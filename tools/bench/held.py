@@ -1,4 +1,4 @@
-"""Agents whose every run waits: for a person's word on a call, for a signal, for a far day, for parts of its own."""
+"""Agents whose every run waits: for a person's word on a call, for a signal, for a far day, for its own parts."""
 
 import json
 from typing import Any, NamedTuple
@@ -32,12 +32,12 @@ _CODE = "I pay.\n<code>\nrefund(amount=500, reason='The order never came.')\n</c
 
 
 class WaitingKind(NamedTuple):
-    """How the runs of a kind come to wait."""
+    """The way in which runs of a kind come to wait."""
 
     kind: str
     section: Any = None
     says: tuple[str, ...] = ()
-    """What its model answers; a call of the API where there is nothing."""
+    """The answers of its model; a call of the API where there is nothing."""
 
 
 def _flow(start: str, **steps: Any) -> WorkflowSpec:

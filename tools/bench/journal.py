@@ -1,4 +1,5 @@
-"""What a journal stores beside its observations, and what reading it costs a replica that does not have the run."""
+"""The size of a journal compared with its observations, and the cost of reading it for a replica that does not have the
+run."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How long a run stands still when the process that works for it is killed: kill -9 in a member's model call."""
+"""The pause of a run when the process that works for it is killed: kill -9 in a member's model call."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How long the embedded memory index takes to store and to find, as it grows."""
+"""The embedded memory index's times to store and to find, as it grows."""
 
 from __future__ import annotations
 

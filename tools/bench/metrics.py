@@ -1,4 +1,4 @@
-"""What metrics cost the runs that they count: steps per second and CPU with them, against without."""
+"""The cost of metrics for the runs that they count: steps per second and CPU with them, against without."""
 
 from statistics import median
 from typing import Any

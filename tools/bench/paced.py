@@ -10,7 +10,7 @@ STEPS = 50
 
 
 class Gate:
-    """Where a group of runs waits until all of them are there and the measuring side opens."""
+    """A gate at which a group of runs waits until all of them are there and the measuring side opens."""
 
     def __init__(self, group: int) -> None:
         self._missing = group

@@ -1,4 +1,4 @@
-"""What a process costs, as the kernel counts it: CPU, resident memory; and a member process told when to go."""
+"""The cost of a process as the kernel counts it: CPU, resident memory; and a member process that goes when asked to."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Member:
 
 
 def machine() -> dict[str, Any]:
-    """What figures were measured on: its processor, load, versions, and when."""
+    """Return what figures were measured on: its processor, load, versions, and when."""
     cpu = next(
         (
             line.partition(":")[2].strip()

@@ -1,4 +1,4 @@
-"""How often the right memory is among the first five: by meaning, by words, and by both.
+"""The share of searches in which the right memory is among the first five: by meaning, by words, and by both.
 
 Two small sets, written for this: what agents note down, asked for in other words (`steps`), and lines of a log that
 differ in a number only (`lookalikes`). Meanings are compared where the local model is installed.

@@ -1,4 +1,4 @@
-"""What the figures mean: their names and units, the targets, the table and the JSON document."""
+"""The meaning of the figures: their names and units, the targets, the table and the JSON document."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -179,7 +179,7 @@ def verdicts(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def document(values: Mapping[str, Any], machine: Mapping[str, Any]) -> dict[str, Any]:
-    """What build/bench.json holds: every figure under its key, the verdicts under `targets`."""
+    """Return what build/bench.json holds: every figure under its key, the verdicts under `targets`."""
     return {**values, "targets": verdicts(values), "machine": dict(machine)}
 
 

@@ -43,7 +43,7 @@ class Cost(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What the agent published in one run."""
+    """Messages that the agent published in one run."""
 
     first: list[Append]
     last: list[Append]
@@ -170,7 +170,7 @@ def executor(here: Deployment) -> AbstractAsyncContextManager[Service]:
 
 @asynccontextmanager
 async def running_service(here: Deployment, *arguments: str, **environment: str) -> AsyncIterator[Service]:
-    """A service of the deployment as a process of its own, once it is ready."""
+    """A service of the deployment as its own process, once it is ready."""
     with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
         variables = child_environment(CADRE_NATS_URL=here.nats.url, **environment)
         command = list(arguments)

@@ -1,4 +1,4 @@
-"""What it costs to have on disk, or on three servers, whatever is acknowledged: the same work on each, in turns."""
+"""The cost of having every acknowledged write on disk, or on three servers: the same work on each, in turns."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack

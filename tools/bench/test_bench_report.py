@@ -1,4 +1,4 @@
-"""What the benchmark says about its figures: the verdicts, the table, the document."""
+"""Tests of what the benchmark says about its figures: the verdicts, the table, the document."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Many runs at once on a real server: all of them end, memory stays bounded, and a large tree starves nobody."""
+"""Many runs at once on a real server: all of them end, memory stays bounded, and a large tree starves no one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ AT_ONCE = 256
 """Tasks being published at the same time."""
 
 MEMORY_MB = 120
-"""What a flood may cost an agent: 512 folded runs, 512 messages in hand, the allocator's slack."""
+"""The memory that a flood may cost an agent: 512 folded runs, 512 messages in hand, the allocator's slack."""
 
 
 class Ends:

@@ -1,4 +1,4 @@
-"""What a tracer costs the runs that it follows: steps per second with one at work, against without."""
+"""The cost of a tracer for the runs that it follows: steps per second with one at work, against without."""
 
 import asyncio
 from collections.abc import AsyncIterator

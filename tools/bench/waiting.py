@@ -1,6 +1,6 @@
 """Runs that wait for a person: what they cost the process of their agent, which is to be nothing.
 
-The agent is a process of its own; each run asks for a tool call that its policy holds back. All have been begun and
+The agent is its own process; each run asks for a tool call that its policy holds back. All have been begun and
 put aside when their inbox holds nothing that was not acknowledged.
 """
 

@@ -1,4 +1,4 @@
-"""What is paid before anything is asked: memory of an agent's process and of a team, CPU of the command line and of a
+"""The cost before anything is asked: memory of an agent's process and of a team, CPU of the command line and of a
 team's start."""
 
 import os

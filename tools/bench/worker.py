@@ -1,4 +1,4 @@
-"""Agents as processes: a member whose model answers at once or never, with a core NATS echo beside it; and one
+"""Agents as processes: a member whose model answers at once or never, with a core NATS echo next to it; and one
 whose every run asks for a call that is held back."""
 
 import asyncio

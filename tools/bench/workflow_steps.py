@@ -1,4 +1,4 @@
-"""What a workflow's step costs that asks no model, beside a step of a model that calls the same tool.
+"""The cost of a workflow's step that asks no model, compared with a step of a model that calls the same tool.
 
 Both agents are served by this process and take turns; the tool runs in a real executor process. CPU is this process's.
 """

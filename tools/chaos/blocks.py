@@ -1,4 +1,4 @@
-"""What must be true of code: each block has one outcome, and whoever ran it again was told what the journal tells."""
+"""The rules for code: each block has one outcome, and a sandbox that runs it again gets what the journal has."""
 
 from collections.abc import Iterator
 
@@ -72,7 +72,7 @@ def _read(run: str, events: list[ev.AnyEvent], blocks: dict[str, _Block]) -> Ite
 
 
 def _untrue(call: CodeCall, block: _Block, outputs: dict[str, object]) -> str | None:
-    """What a sandbox was told that is not so."""
+    """Return what a sandbox was sent that is not so."""
     if (call.code, call.snapshot) != (block.code, block.snapshot):
         return "is about other code or other variables than its run's journal"
     if len(call.exchanges) > len(block.exchanges):

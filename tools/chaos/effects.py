@@ -23,7 +23,7 @@ def violations(evidence: Evidence) -> Iterator[str]:
 
 
 def interrupted(evidence: Evidence) -> dict[str, EffectMessage]:
-    """The settled calls whose outcome nobody knows, by id."""
+    """The settled calls whose outcome no one knows, by id."""
     return {
         call: messages[-1]
         for call, messages in evidence.effects.items()
@@ -40,7 +40,7 @@ def _executions(evidence: Evidence, known: dict[str, str]) -> Iterator[str]:
 
 
 def _answers(evidence: Evidence) -> Iterator[str]:
-    """Who was told of a success must not have been told a tale; and only an unsafe call may end unknown."""
+    """Yield violations: a reported success has happened, and only an unsafe call may end unknown."""
     ran = {line.call for line in evidence.executions}
     for journal in evidence.journals.values():
         for event in events_of(journal):

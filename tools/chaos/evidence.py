@@ -1,4 +1,4 @@
-"""What is left when the chaos is over, as data: all that the verdict may look at."""
+"""The evidence that is left when the chaos is over: all that the verdict may look at."""
 
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,7 @@ class Delivered(NamedTuple):
 
 
 class EffectMessage(NamedTuple):
-    """What the effect subject of a call holds: a claim, or the result of one."""
+    """The content of a call's effect subject: a claim, or the result of one."""
 
     type: Literal["effect_claim", "effect_result"] | str
     executor: str
@@ -50,12 +50,12 @@ class Evidence(msgspec.Struct, kw_only=True):
     """Every question that a sandbox was asked, all exchanges in it."""
     executions: list[Line] = []
     spans: list[Span] | None = None
-    """What a receiver of traces was sent, each time that it was; None where there was no receiver."""
+    """Spans sent to a receiver of traces, each time; None where there was no receiver."""
     consumers: list[Consumer] = []
     dead: list[str] = []
-    """What the dead letters say."""
+    """The dead letters."""
     timers: list[str] = []
     """Subjects of the timers that are still set."""
     strikes: list[Strike] = []
     troubles: list[str] = []
-    """What was seen to go wrong while it happened."""
+    """Faults seen while it happened."""

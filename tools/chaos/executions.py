@@ -1,4 +1,4 @@
-"""What the tools wrote down themselves: one line per execution."""
+"""The notes of the tools: one line per execution."""
 
 from pathlib import Path
 from typing import NamedTuple

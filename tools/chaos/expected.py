@@ -1,4 +1,4 @@
-"""What a run of the team comes to: its calls, and its answer given the calls that were interrupted."""
+"""The expected outcome of a run of the team: its calls, and its answer given the calls that were interrupted."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -9,10 +9,10 @@ from chaos.expected_kinds import is_mixed, mixed_answer, mixed_calls, mixed_of, 
 PARTS = (0, 1)
 
 LOOP = ("spend", "grind", "spend")
-"""What the coder calls one by one in its first block."""
+"""Calls that the coder makes one by one in its first block."""
 
 AFTER = ("post", "look")
-"""What it calls at once in its second."""
+"""Calls that it makes at once in its second."""
 
 
 class Part(NamedTuple):
@@ -134,7 +134,7 @@ def _worker_calls(part: Part) -> dict[str, str]:
 
 
 def answer_of(root: str, number: int, interrupted: Collection[str]) -> str:
-    """What the boss answers, word for word."""
+    """Return what the boss answers, word for word."""
     if is_mixed(number):
         worker = _worker_answer(sought_of(root, number), interrupted)
         return f"ok:look:{number} {mixed_answer(mixed_of(root, number), worker, interrupted)}"

@@ -1,4 +1,4 @@
-"""What the agents of an odd root run come to, whose kinds are goals, task_queue, solution and plan."""
+"""The expected outcome of the agents of an odd root run, whose kinds are goals, task_queue, solution and plan."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from cadre.protocol.topology import call_id
 
 CORRECTED = ".corrected"
-"""What the person who decides on a proposer's solution adds to the job of its first call."""
+"""The text that the person who decides on a proposer's solution adds to the job of its first call."""
 
 _KINDS = ("seeker", "queuer", "proposer", "planner")
 
@@ -61,7 +61,7 @@ def mixed_calls(mixed: Mixed) -> dict[str, str]:
 
 
 def mixed_answer(mixed: Mixed, worker: str, interrupted: Collection[str]) -> str:
-    """What their answers are, one after the other; `worker` is that of the worker of the first."""
+    """Return what their answers are, one after the other; `worker` is that of the worker of the first."""
 
     def answer(agent: str, suffix: str, *tools: str, spent: str = "") -> str:
         job = f"{mixed.number}.{suffix}"

@@ -1,4 +1,4 @@
-"""What every journal must be: one gapless history, each cause once, ended, with every call answered once."""
+"""The rules of every journal: one gapless history, each cause once, ended, with every call answered once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def _history(run: str, journal: list[Stored]) -> Iterator[str]:
 
 
 def _pointers(run: str, journal: list[Stored]) -> Iterator[str]:
-    """Who reads back from the last entry must come to see what is there."""
+    """Yield violations: a reader that goes back from the last entry sees every entry."""
     pointers = BackPointers()
     for seq, entry in journal:
         if entry.prev != pointers.packed():
@@ -86,7 +86,7 @@ def _calls(run: str, journal: list[Stored]) -> Iterator[str]:
         if (asked[call], decided[call]) != (1, 1):
             yield f"call {call} was held {asked[call]} times and decided on {decided[call]} times"
     for event in events:
-        # A plan whose step cannot be done for the moment is made anew, as it is where that step fails.
+        # A plan whose step cannot be done for the moment is made again, as it is where that step fails.
         if isinstance(event, ev.CallRefused) and event.name != "balk":
             yield f"call {event.call} of {event.name} was refused: {event.error.message}"
 

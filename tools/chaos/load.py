@@ -20,7 +20,7 @@ _PAUSE = 0.1
 _TIMEOUT = httpx2.Timeout(15.0, read=30.0)
 _GONE_FOR_NOW = {502, 503, 504}
 _GOES_ON_WAITING = "the call goes on waiting"
-"""What the gateway answers to a correction that needs a tool which has just gone."""
+"""The gateway's answer to a correction that needs a tool which has just gone."""
 
 
 class Refusal(NamedTuple):
@@ -44,9 +44,9 @@ class Order(msgspec.Struct):
     refusals: list[Refusal] = []
     """Before the gateway accepted it, in the order of the tries."""
     seen: list[int] = []
-    """Stream sequences of the entries that the event stream told, in its order, over all its connections."""
+    """Stream sequences of the entries that the event stream reported, in its order, over all its connections."""
     state: str = ""
-    """As the gateway tells it at the end; empty while the run has not ended."""
+    """As the gateway reports it at the end; empty while the run has not ended."""
     output: Any = None
 
     @property
@@ -97,7 +97,7 @@ class Load:
 
     async def _see_through(self, order: Order) -> None:
         began = time.monotonic()
-        # A connection of its own: a pool would hand out those that a killed gateway left behind.
+        # Its own connection: a pool would hand out those that a killed gateway left behind.
         async with httpx2.AsyncClient(base_url=self._url, timeout=_TIMEOUT) as client:
             try:
                 await self._submit(client, order)

@@ -1,4 +1,4 @@
-"""Which process is hurt when and how: a function of the seed alone."""
+"""The process that is hurt, the moment and the way: a function of the seed alone."""
 
 import random
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ _FIRST = 1.0
 _SHORTEST_GAP, _MEAN_GAP, _LONGEST_GAP = 0.2, 1.2, 4.0
 _LONGEST_ABSENCE = 2.0
 _ALL_AT_ONCE = 0.2
-"""How often a kill hits every replica of its group that is there."""
+"""The share of kills that hit every replica of its group that is there."""
 _EARLY = 0.2
-"""How often a kill or pause may come while its victim is still starting."""
+"""The share of kills and pauses that may come while its victim is still starting."""
 _AMID = 0.7
-"""How often a kill or pause of an executor is to come in the middle of an effect."""
+"""The share of kills and pauses of an executor that are to come in the middle of an effect."""
 
 _RECOVERY: dict[Kind, float] = {"kill": 3.0, "pause": 1.0, "restart": 10.0}
 """Seconds that a victim is left alone once its fault is over."""
@@ -34,7 +34,7 @@ MUST: list[tuple[Kind, str]] = [
     ("kill", "tracer"),
     ("pause", "sandbox"),
 ]
-"""In every schedule, however short, in an order of its own."""
+"""In every schedule, however short, in its own order."""
 
 _WEIGHTS: dict[tuple[Kind, str], float] = {
     ("kill", "boss"): 3,
@@ -84,9 +84,9 @@ _WEIGHTS: dict[tuple[Kind, str], float] = {
 
 
 class Fault(NamedTuple):
-    """`kill`: SIGKILL of all victims at once, started anew after `lasts` seconds.
+    """`kill`: SIGKILL of all victims at once, started again after `lasts` seconds.
     `pause`: SIGSTOP, SIGCONT after `lasts` seconds.
-    `restart`: each victim in turn SIGTERM, its exit awaited, started anew and ready."""
+    `restart`: each victim in turn SIGTERM, its exit awaited, started again and ready."""
 
     at: float
     """Seconds since the chaos began."""
@@ -103,7 +103,7 @@ def schedule(seed: int, seconds: float, groups: Mapping[str, tuple[str, ...]]) -
     """Faults of `seconds` of chaos; `groups` has the names of the replicas of each service.
 
     A process is hurt again only some seconds after it recovered, and a group whose replicas are restarted one
-    after the other is not hurt otherwise meanwhile: nobody promises a service of which no replica is left.
+    after the other is not hurt otherwise meanwhile: no one promises a service of which no replica is left.
     """
     chance = random.Random(seed)
     kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
@@ -133,7 +133,7 @@ def schedule(seed: int, seconds: float, groups: Mapping[str, tuple[str, ...]]) -
 def _fault(
     chance: random.Random, at: float, kind: Kind, names: tuple[str, ...], free_at: Mapping[str, float]
 ) -> Fault | None:
-    """None when nobody of the group can be hurt that way now."""
+    """None when no one of the group can be hurt that way now."""
     free = [name for name in names if free_at[name] <= at]
     if kind == "restart":
         return Fault(at, kind, names, 0.0) if len(free) == len(names) else None

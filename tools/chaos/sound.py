@@ -140,7 +140,7 @@ class _World:
         self._arrive(replied, record, f"{run.id}:model:{command.purpose}:{command.step}:{command.attempt}")
 
     def _code(self, call: CodeCall) -> CodeYielded | CodeFinished:
-        """What a sandbox answers: a loop of calls in the first block, some at once in the second."""
+        """Return what a sandbox answers: a loop of calls in the first block, some at once in the second."""
         done, number = len(call.exchanges), int(call.tree.removeprefix("root"))
         coded = coded_of(call.tree, number)
         first = call.block.endswith(":1")
@@ -188,7 +188,7 @@ class _World:
 
 
 def _decision(request: ApprovalRequested, record: Record) -> Decision:
-    """What the person says who decides on a solution."""
+    """Return what the person says who decides on a solution."""
     [first, *_] = request.arguments["calls"]
     return Decision(
         id=f"{request.call}:decision",

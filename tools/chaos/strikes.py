@@ -20,14 +20,14 @@ _GRACEFUL = {0, 1}
 
 
 class Strike(NamedTuple):
-    """What was done to one process; times are Unix seconds."""
+    """A strike on one process; times are Unix seconds."""
 
     kind: Kind
     victim: str
     pid: int
     began: float
     ended: float
-    """When it was started anew or went on."""
+    """The time of its restart or continuation."""
     status: int | None = None
     """With which it ended after SIGTERM."""
 
@@ -89,7 +89,7 @@ class Strikes:
         self.done.append(Strike("pause", name, pid, began, time.time()))
 
     async def restart(self, names: tuple[str, ...]) -> None:
-        """One after the other: SIGTERM, the exit awaited, started anew, ready."""
+        """One after the other: SIGTERM, the exit awaited, started again, ready."""
         for name in names:
             if self._still_there(name):
                 await self._stop(name)

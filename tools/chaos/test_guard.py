@@ -24,7 +24,7 @@ time.sleep(600)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process is there, and more than an entry that nobody has taken note of."""
+    """Return whether the process is there, and more than an entry that no one has taken note of."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
 

@@ -1,4 +1,4 @@
-"""SIGTERM to every process in turn while runs go on: none fails, no effect happens twice, nobody is turned away."""
+"""SIGTERM to every process in turn while runs go on: none fails, no effect happens twice, no one is turned away."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from chaos.verdict import violations
 from harness.patience import patience
 
 RESTARTED = groups(others=0)
-"""A service is restarted alike whatever the kind of its agent."""
+"""A service is restarted alike no matter what the kind of its agent."""
 
 
 class Window(NamedTuple):
@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
 
 async def roll(folder: Path) -> tuple[Evidence, dict[str, Window]]:
-    """Restarts the services, up to three at a time, the replicas of each one after the other: tells what is left, and
+    """Restarts the services, up to three at a time, the replicas of each one after the other: reports what is left, and
     when each process was replaced."""
     replaced: dict[str, Window] = {}
     with Crew(folder, RESTARTED) as crew:

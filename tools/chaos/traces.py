@@ -7,7 +7,7 @@ from harness import trace_verdict
 
 
 def violations(evidence: Evidence) -> Iterator[str]:
-    """Whoever was killed meanwhile; nothing to say where nobody listened."""
+    """No matter who was killed meanwhile; nothing to say where no one listened."""
     if evidence.spans is None:
         return
     events = {

@@ -1,4 +1,4 @@
-"""Whether nothing was lost, nothing happened twice and nothing is stuck: the invariants, over evidence alone."""
+"""The invariants (nothing lost, nothing twice, nothing stuck), over evidence alone."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def violations(evidence: Evidence) -> list[str]:
-    """What must not be, a line each; [] when every invariant held."""
+    """Return what must not be, a line each; [] when every invariant held."""
     return [
         *evidence.troubles,
         *_lost_runs(evidence),
@@ -54,7 +54,7 @@ def _wrong_answers(evidence: Evidence) -> Iterator[str]:
 
 
 def _event_streams(evidence: Evidence) -> Iterator[str]:
-    """Who followed a run, across all losses of the connection, was told each entry once and in order."""
+    """Yield violations: a follower of a run gets each entry once and in order, across lost connections."""
     for order in evidence.orders:
         if order.state:
             there = _entries_until_the_end(evidence, order)

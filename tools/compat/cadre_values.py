@@ -15,7 +15,7 @@ Fetch = Callable[[str], bytes]
 
 
 def tagged(value: Any, fetch: Fetch) -> Any:
-    """What a run of Cadre answers: JSON with tagged values (docs/code-agents.md)."""
+    """Return what a run of Cadre answers: JSON with tagged values (docs/code-agents.md)."""
     match value:
         case list():
             return [tagged(item, fetch) for item in value]

@@ -17,9 +17,9 @@ class Case:
     """File in `team/`."""
     ask: str
     replies: list[Reply]
-    """What the model answers, request by request."""
+    """The model's answers, request by request."""
     answer: object
-    """How the run must end in both systems, as `compat.smolagents_values` writes it."""
+    """The required end of the run in both systems, as `compat.smolagents_values` writes it."""
     member: list[Reply] = field(default_factory=list)
     """The same for the member of the team."""
     other: list[Reply] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Case:
 
     @property
     def mark(self) -> str:
-        """Stands in the task, so that a request tells which case it belongs to."""
+        """Stands in the task, so that a request shows which case it belongs to."""
         return f"[{self.name}]"
 
     @property

@@ -1,4 +1,4 @@
-"""What both systems did, played once for all tests."""
+"""The actions of both systems, played once for all tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What each system sent to the model: the requests as the recording endpoint heard them."""
+"""The requests of each system to the model: the requests as the recording endpoint heard them."""
 
 import json
 from pathlib import Path

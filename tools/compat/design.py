@@ -1,4 +1,4 @@
-"""What differs by design, taken out of both sides, so that all the rest must be equal (docs/guarantees.md)."""
+"""Differences by design, taken out of both sides, so that all the rest must be equal (docs/guarantees.md)."""
 
 import ast
 import json
@@ -24,7 +24,7 @@ def by_cadre(request: Request) -> list[Turn]:
 
 
 def steps_by_smolagents(case: Case, steps: list[list[Any]]) -> list[list[Any]]:
-    """Steps as callbacks were told of them: the last answer beyond the last step is one more to smolagents, and a call
+    """Steps as callbacks heard of them: the last answer beyond the last step is one more to smolagents, and a call
     that was not made an error of its execution."""
     told = [step for step in steps if step[-1] != "AgentMaxStepsError"]
     return [[step[0], "AgentToolCallError"] if step[-1] and case.name in _NOT_MADE else step for step in told]

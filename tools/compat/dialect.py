@@ -1,4 +1,4 @@
-"""How a system words what its model reads: where each kind of text begins, and what its errors say."""
+"""The wording of a system for its model: where each kind of text begins, and what its errors say."""
 
 import ast
 import json
@@ -26,16 +26,16 @@ class Dialect:
     summary: str
     """A member's summary of its work behind its report (group 1)."""
     named: str
-    """What stands before each result, when the calls were written in text."""
+    """The text before each result, when the calls were written in text."""
     after_error: str
-    """What follows an error's message."""
+    """The text behind an error's message."""
     errors: list[tuple[str, str]]
     """Kind and pattern, tried in order; the named groups are the details."""
     calls: Callable[[str], list[dict[str, Any]]]
     """Reads the calls that are written out in an assistant's text: `{name, arguments}` each."""
 
     def unopened(self, openings: dict[str, str]) -> str:
-        """What a text is before its first opening."""
+        """Return what a text is before its first opening."""
         return "said" if openings is self.of_assistant else "unknown"
 
 

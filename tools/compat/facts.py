@@ -1,4 +1,4 @@
-"""Requests reduced to turns of facts: what a model learns from them, whatever the words around it.
+"""Requests reduced to turns of facts: what a model learns from them, no matter what the words around it.
 
 A turn is a role and its facts; a fact is a tuple that begins with its kind:
 

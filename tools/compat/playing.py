@@ -90,7 +90,7 @@ def _end(gateway: Gateway, case: Case, run: str) -> Result:
         gateway.wait_for(run, "tool.called", tool="hold")
         assert gateway.request("POST", f"/v1/runs/{run}/cancel").is_success
     result = gateway.finished(run)
-    # smolagents counts all that is in memory, Cadre each run by itself.
+    # smolagents counts all that is in memory, Cadre each run on its own.
     tokens = result["own_usage"]["output_tokens"]
     if case.then:
         result = gateway.finished(gateway.submit(case.agent, case.then, session=case.name))
@@ -108,7 +108,7 @@ def _end(gateway: Gateway, case: Case, run: str) -> Result:
 
 
 def _step(step: dict[str, Any]) -> list[Any]:
-    """A step as smolagents' callbacks are told of it; there an error of a call is the step's."""
+    """A step as smolagents' callbacks learn of it; there an error of a call is the step's."""
     if step["type"] == "planning":
         return ["plan"]
     errors = [one["error"] for one in (step, *step.get("calls", ())) if one.get("error")]

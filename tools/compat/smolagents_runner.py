@@ -1,8 +1,8 @@
-"""Runs tasks with smolagents' own agents, built from the team's files; a child process in an environment of its own.
+"""Runs tasks with smolagents' own agents, built from the team's files; a child process in its own environment.
 
 Usage: `python smolagents_runner.py MODEL_URL TEAM_FOLDER < tasks.json > results.json`. A task is
 `{agent, task, then, max_steps?, inputs?, images?, interrupts?}`, a result `{state, output, error, tokens,
-steps}`: tokens of the answers of its own model calls, and what its step callbacks were told.
+steps}`: tokens of the answers of its model calls, and what its step callbacks were sent.
 """
 
 import base64
@@ -23,7 +23,7 @@ from PIL import Image
 from smolagents_values import plain  # type: ignore[import-not-found]
 
 MODEL = "smolagents"
-"""Tells the requests from those of the other system."""
+"""Distinguishes the requests from those of the other system."""
 
 
 class Team:

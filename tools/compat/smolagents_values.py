@@ -1,4 +1,4 @@
-"""Answers of smolagents as JSON that tells values apart; this module runs in its environment.
+"""Answers of smolagents as JSON that distinguishes values; this module runs in its environment.
 
 {"float": "nan"} {"complex": "1+2j"} {"fraction": "1/3"} {"timedelta": seconds} {"bytes": hex}
 {"dict": [[key, value], …]} {"table": csv} {"image": [mode, size, pixels in hex]}
@@ -18,7 +18,7 @@ from PIL import Image
 
 
 def plain(value: Any) -> Any:
-    """What an agent of smolagents answers: a Python value."""
+    """Return what an agent of smolagents answers: a Python value."""
     # An image of the agent's own kind is one of Pillow without anything in it.
     value = value.to_raw() if hasattr(value, "to_raw") else value
     match value:

@@ -16,7 +16,7 @@ from compat.playing import Played
 pytestmark = pytest.mark.timeout(900)
 
 DEFECTS: dict[str, str] = {}
-"""Where Cadre is to become as smolagents is; a case that has become so must leave this list."""
+"""Cases in which Cadre is to become as smolagents is; a case that has become so must leave this list."""
 
 
 def expected(case: Case) -> Any:
@@ -72,7 +72,7 @@ def form(request: Request) -> tuple[bool, object, bool]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_nothing_is_left_unread(played: Played, case: Case) -> None:
-    """What the comparison does not understand could differ unseen."""
+    """Turns that the comparison does not understand could differ unseen."""
     for system, reduced in ((SMOLAGENTS, by_smolagents), (CADRE, by_cadre)):
         for request in heard(played, system, case.mark):
             turns = reduced(request)

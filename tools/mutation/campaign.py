@@ -30,13 +30,13 @@ PATIENCE, STARTING_SECONDS = 4.0, 15.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutation."""
+    """The outcome of one mutation."""
 
     mutation: Mutation
     killed_by: str | None = None
     timed_out: bool = False
     why: str | None = None
-    """Why nothing can notice it."""
+    """The reason that nothing can notice it."""
     seconds: float = 0.0
 
     @property
@@ -49,10 +49,10 @@ class Baseline:
     """The tests as they are without a mutation."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    """What each file takes."""
+    """The seconds that each file takes."""
     left_out: set[str] = field(default_factory=set)
     functions: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """What each file runs of the mutated modules."""
+    """The functions that each file runs of the mutated modules."""
 
 
 class Campaign:

@@ -26,11 +26,11 @@ MOST_BYTES = 6 << 30
 """Address space: a bug that makes a list grow without end is not to take the machine along."""
 
 WAITING = 20
-"""A run may last so many times the processor time that it may take: other work goes on beside it."""
+"""A run may last so many times the processor time that it may take: other work goes on next to it."""
 
 
 class Notes:
-    """Which tests failed, and the processor time in seconds of each test."""
+    """The tests that failed, and the processor time in seconds of each test."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
@@ -53,7 +53,7 @@ class Notes:
 
 
 class Executed:
-    """Which functions of the watched files each test file runs, by `module file:qualified name`."""
+    """The functions of the watched files that each test file runs, by `module file:qualified name`."""
 
     def __init__(self, watched: set[str]) -> None:
         self._watched = watched
@@ -152,7 +152,7 @@ def _test(request: dict[str, Any]) -> int:
 
 
 def _is_foreign(name: str) -> bool:
-    """Whether a module was installed and is no plugin of pytest's, which loads those itself."""
+    """Return whether a module was installed and is no plugin of pytest's, which loads those itself."""
     file = getattr(sys.modules[name], "__file__", None) or ""
     return "site-packages" in file and "pytest" not in name and name.partition(".")[0] not in ("anyio", "xdist")
 

@@ -27,7 +27,7 @@ class Explained:
         return cls(reasons)
 
     def why(self, mutation: Mutation) -> str | None:
-        """Why no test notices this one; None where nobody has explained it."""
+        """Return why no test notices this one; None where no one has explained it."""
         entry = self._reasons.get(mutation.id, {})
         return entry.get("why") if entry.get("change") == mutation.change else None
 

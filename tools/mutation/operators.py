@@ -116,7 +116,7 @@ def _handler(node: ast.ExceptHandler, caught: ast.expr) -> Iterator[Replacement]
 
 
 def _is_plain(test: ast.expr) -> bool:
-    """Whether no other operator turns the condition round already."""
+    """Return whether no other operator turns the condition round already."""
     one = isinstance(test, ast.Compare) and len(test.ops) == 1
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     return not one and not negated and not isinstance(test, ast.Constant)

@@ -28,7 +28,7 @@ PYTEST = (
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of tests came to."""
+    """The outcome of a run of tests."""
 
     failed: list[str]
     """Ids of the tests that failed; where no test could be named, what is known instead."""
@@ -38,7 +38,7 @@ class Ran:
     loaded: Sequence[str] = ()
     """Installed modules that the tests have loaded."""
     functions: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """What each test file has run of the watched files, as `file:qualified name`."""
+    """The functions that each test file has run of the watched files, as `file:qualified name`."""
 
 
 class Scratch:
@@ -75,7 +75,7 @@ class Scratch:
         file = self._copy_of(mutation.file)
         original, stat = file.read_bytes(), file.stat()
         file.write_text(mutation.source)
-        # Bytecode is told to be out of date by size and second: this one never looks like the original's.
+        # Bytecode is found out of date by size and second: this one never looks like the original's.
         os.utime(file, (stat.st_atime, stat.st_mtime + 60))
         try:
             yield

@@ -1,4 +1,4 @@
-"""Which mutations are planted, and which tests may notice one: by a seeded draw and by the import graph."""
+"""The mutations that are planted, and which tests may notice one: by a seeded draw and by the import graph."""
 
 import random
 import sys
@@ -14,13 +14,13 @@ import grimp
 from mutation.sites import Module, Site
 
 ALWAYS = (
-    "*:_for_call:min-max:*",  # the deadline of a call: the earlier of its own and its run's
+    "*:_for_call:min-max:*",  # the deadline of a call: the earlier of that and its run's
     "*:_defer:always:*",  # a rate limit is no failure
 )
-"""Mutations that no test noticed once, whatever their modules are called today; they are always planted."""
+"""Mutations that no test noticed once, no matter what their modules are called today; they are always planted."""
 
 ENOUGH_FILES, MOST_FILES = 20, 40
-"""Where fewer import a module all tests may notice a bug in it; so many are asked about one mutation, at most."""
+"""The most tests asked about one mutation. If fewer import a module, all tests may notice a bug in it."""
 
 FURTHER = 100
 """The distance of tests that do not import a module: more than any chain of imports has."""
@@ -30,7 +30,7 @@ Planted = tuple[Module, Site]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a project keeps what is mutated and what tests it."""
+    """The folders in which a project keeps what is mutated and what tests it."""
 
     root: Path
     sources: tuple[str, ...]

@@ -23,7 +23,7 @@ class Mutation:
     qualname: str
     operator: str
     occurrence: int
-    """Which one of this operator in this function, from 1."""
+    """The number of this operator in its function, from 1."""
     change: str
     line: int
     file: Path

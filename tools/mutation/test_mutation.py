@@ -1,4 +1,4 @@
-"""The mutation check itself: what it plants, whom it asks, and that it finds what nobody tests."""
+"""The mutation check itself: what it plants, whom it asks, and that it finds what no one tests."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A tool in an executor of its own."""
+"""A tool in its own executor."""
 
 import time
 

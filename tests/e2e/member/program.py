@@ -3,7 +3,7 @@
     say TEXT            it says that
     echo                it says the whole prompt
     think TEXT          it thinks that
-    read NAME           a call of a tool of its own
+    read NAME           a call of a tool that it owns
     write NAME TEXT     it asks for permission first
     spend IN OUT COST   it has used that
     wait NAME           until there is a file of this name
@@ -73,7 +73,7 @@ class Program:
 
     async def load_session(self, cwd: str, session_id: str, **_: Any) -> LoadSessionResponse:
         self._folder = Path(cwd)
-        # What was said before is told once more.
+        # What was said before is sent once more.
         await self._client.session_update(session_id, update_agent_message_text("of before"))
         return LoadSessionResponse()
 

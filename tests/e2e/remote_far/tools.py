@@ -1,4 +1,4 @@
-"""What the remote agent may do once a person agrees."""
+"""Tools of the remote agent, which a person must approve."""
 
 from cadre.tool import tool
 

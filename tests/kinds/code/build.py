@@ -49,5 +49,5 @@ def code_call(sim: SimulatedRun, since: int = 0) -> CodeCall:
 
 
 def replies(sim: SimulatedRun) -> list[CodeReply]:
-    """What the sandbox is told of the first calls that the block waited for."""
+    """Return what the sandbox learns of the first calls that the block waited for."""
     return code_call(sim).exchanges[0].replies

@@ -50,7 +50,8 @@ def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
 
 
 def test_an_example_of_two_steps() -> None:
-    """What is 15 multiplied by 7? The code of the first step prints it, that of the second gives the answer."""
+    """The task: what is 15 multiplied by 7? The code of the first step prints it, that of the second gives the
+    answer."""
     sim = coder().begin("What is 15 multiplied by 7?")
     sim.say(content="Thought: multiply.\n<code>\nprint(15 * 7)\n")
     events = sim.arrive(ended(logs="105\n", snapshot="blob:aa"))

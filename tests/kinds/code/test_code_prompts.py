@@ -1,4 +1,5 @@
-"""What the model of a code agent is told: terms, functions, examples that run, and own files held to the same."""
+"""Tests of what the model of a code agent is sent: terms, functions, examples that run, and own files held to the
+same."""
 
 import json
 import re

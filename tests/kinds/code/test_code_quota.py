@@ -64,7 +64,7 @@ def test_members_have_their_share_of_what_code_may_use() -> None:
     used = Usage(calls=5, stored_bytes=3 * MEGABYTE)
     sim.arrive(report("r1_1_0", "x", usage=used))
     sim.arrive(report("r1_1_1", "x", usage=Usage(calls=2)))
-    # 2 of its own, 7 of its members: 3 are left.
+    # 2 itself, 7 of its members: 3 are left.
     assert kinds(_calls(sim, 3, exchange=1)) == ["BlockYielded", *["ToolCalled"] * 3]
     for number in range(2, 5):
         sim.arrive(result(f"r1_1_{number}", "x"))

@@ -1,4 +1,4 @@
-"""Which blobs code may name: those that its run was given or has made, and no others whose hash it knows."""
+"""Tests of which blobs code may name: those that its run was given or has made, and no others whose hash it knows."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ def begun(section: GoalsSpec | None = None, task: str = "Add up.", **fields: Any
 
 
 def answer(tool: str, text: str = "I see.", **args: Any) -> str:
-    """What a model writes that calls a tool."""
+    """Return what a model writes that calls a tool."""
     thoughts = {
         "text": text,
         "reasoning": "So it is.",
@@ -39,6 +39,6 @@ def says(sim: SimulatedRun, tool: str, **args: Any) -> list[ev.AnyEvent]:
 
 
 def request_of(sim: SimulatedRun) -> ModelRequest:
-    """What the model in flight is asked."""
+    """Return what the model in flight is asked."""
     assert sim.run.model is not None
     return Transcript(prompts_for(sim.spec)).request(sim.run, sim.run.model.purpose)

@@ -1,4 +1,5 @@
-"""How agents that work on goals, or through a queue, ask for JSON: under a schema until the endpoint refuses one."""
+"""Tests of how agents that work on goals, or through a queue, ask for JSON: under a schema until the endpoint refuses
+one."""
 
 import pytest
 

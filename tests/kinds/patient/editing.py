@@ -1,4 +1,4 @@
-"""Edits of what a patient run plans, fenced by version, and its questions beside the calls that wait for a person."""
+"""Edits of what a patient run plans, fenced by version, and its questions next to the calls that wait for a person."""
 
 from __future__ import annotations
 

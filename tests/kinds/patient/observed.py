@@ -1,4 +1,4 @@
-"""What others see of a patient agent: traces, metrics, words on the terminal, the stream of events, manifests."""
+"""A patient agent seen from outside: traces, metrics, words on the terminal, the stream of events, manifests."""
 
 from __future__ import annotations
 

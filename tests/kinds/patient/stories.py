@@ -1,4 +1,4 @@
-"""A patient run, story by story: what it notes, waits for and asks, and that its journal tells all of it."""
+"""A patient run, story by story: what it notes, waits for and asks, and that its journal reports all of it."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_signals_over_http(tmp_path: Path) -> None:
 
 
 def seen(gateway: Gateway, run: str) -> list[tuple[str, dict[str, object]]]:
-    """What has happened to the run until it is cancelled, which ends it."""
+    """Return what has happened to the run until it is cancelled, which ends it."""
     assert gateway.request("POST", f"/v1/runs/{run}/cancel").status_code == 202
     gateway.finished(run)
     assert gateway.request("POST", f"/v1/runs/{run}/signals/go").json()["code"] == "run-ended"

@@ -80,7 +80,7 @@ def test_a_run_names_the_kind_that_decides_it(kind: str, of_steps: str, monkeypa
         accepted = only(one.journal()[0].events, ev.RunAccepted)
         assert (accepted.spec.kind, accepted.decided_by, one.run.decided_by) == (kind, decided_by, decided_by)
         assert {entry.kind for entry in one.journal()} == {decided_by}
-    # Whoever reads the runs takes it from them.
+    # Anyone who reads the runs takes it from them.
     for declared in {kind, of_steps, "plan"}:
         monkeypatch.setitem(declared_kinds(), declared, decided_elsewhere(declared_kinds()[declared]))
     sound(child)

@@ -1,4 +1,4 @@
-"""What a run with a plan leaves to the memory service, and what it is shown of earlier work."""
+"""Tests of what a run with a plan leaves to the memory service, and what it is shown of earlier work."""
 
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import ToolCall
@@ -10,13 +10,13 @@ STEPS = ({"step": 1, **ADD}, {"step": 2, **LOOK, "needs": []})
 
 
 def kept(sim: SimulatedRun) -> dict[str, str]:
-    """What the memory service is given, by its number and kind."""
+    """Return what the memory service is given, by its number and kind."""
     calls = [one for one in sent(sim, ToolCall) if one.tool == REMEMBER]
     return {one.id.removeprefix(f"{sim.run.id}_"): one.arguments["text"] for one in calls}
 
 
 def played(remember: str) -> tuple[SimulatedRun, SimulatedRun]:
-    """A run whose plan is made anew, and the run that carries its last step out."""
+    """A run whose plan is made again, and the run that carries its last step out."""
     memory = {"memory": MemorySpec(remember=remember)}  # type: ignore[arg-type]
     sim = begun(*STEPS, fields=memory, task="Add up.")
     failed(sim, 2)

@@ -73,7 +73,7 @@ ANEW = json.dumps(
 
 
 def model(request: ModelRequest) -> Any:
-    """Plans anew when it is asked to; what it carries out itself it just says."""
+    """Plans again when it is asked to; what it carries out itself it just says."""
     return ANEW if "Plan anew" in str(request.messages[-1]["content"]) else answer("done")
 
 

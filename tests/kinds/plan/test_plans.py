@@ -1,4 +1,4 @@
-"""Agents that carry out plans, story by story: steps side by side, results passed on, plans made anew, a result."""
+"""Agents that carry out plans, story by story: steps side by side, results passed on, plans made again, a result."""
 
 from typing import Any
 

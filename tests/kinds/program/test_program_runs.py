@@ -46,7 +46,7 @@ def owed(sim: SimulatedRun) -> CodeCall:
 
 
 class NoChat:
-    """What a request of the kind reads of the run beside its own: nothing."""
+    """A part of the run that requests of the kind must not read."""
 
 
 def body_asked(sim: SimulatedRun) -> dict[str, Any] | None:

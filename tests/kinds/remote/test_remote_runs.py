@@ -1,4 +1,4 @@
-"""What an agent that stands for a remote one decides: its messages, waits, questions, ends."""
+"""Tests of what an agent that stands for a remote one decides: its messages, waits, questions, ends."""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ def decides(sim: SimulatedRun, verdict: Verdict, call: str = "r1_1_0", **fields:
 
 
 def asked(sim: SimulatedRun, prompts: str = "solution") -> ModelRequest:
-    """What the model is asked now."""
+    """Return what the model is asked now."""
     assert sim.run.model is not None
     return Transcript(Prompts.load(prompts)).request(sim.run, sim.run.model.purpose)
 

@@ -1,4 +1,4 @@
-"""What a person changes about a whole solution before anything of it is made, story by story."""
+"""Tests of what a person changes about a whole solution before anything of it is made, story by story."""
 
 from typing import Any
 

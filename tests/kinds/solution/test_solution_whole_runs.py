@@ -60,7 +60,7 @@ WRONG = {
 
 
 class Endpoint:
-    """A model endpoint that takes one form of request, and answers `first` until it is told what is wrong."""
+    """A model endpoint that takes one form of request, and answers `first` until it reads what is wrong."""
 
     def __init__(self, form: str, first: str, *, learns: bool) -> None:
         self._form, self._first, self._learns = form, first, learns

@@ -1,4 +1,4 @@
-"""Replicas of an agent, each a process of its own. The one that wrote the entry which `DEATHS/<tree>` names is killed
+"""Replicas of an agent, each its own process. The one that wrote the entry which `DEATHS/<tree>` names is killed
 behind it, once, and another one takes its place. A tree waits for that file to be there."""
 
 import asyncio
@@ -44,7 +44,7 @@ def replica() -> int:
 
 
 def main() -> None:
-    """Keeps the replicas up until it is told to stop."""
+    """Keeps the replicas up until it is asked to stop."""
     replicas = {replica() for _ in range(REPLICAS)}
 
     def stop(*_: object) -> None:

@@ -35,11 +35,11 @@ class Idiom:
     needs: tuple[str, ...]
     """Builtins that must be authorized."""
     differs: dict[str, str]
-    """Why its outcome in the sandbox is another one, by tier; none where it is the same."""
+    """The reason for a different outcome in the sandbox, by tier; none where it is the same."""
 
     @property
     def imports(self) -> list[str]:
-        """The modules of its own import statements: what these import in turn is their affair."""
+        """The modules of its import statements: what these import in turn is their affair."""
         nodes = list(ast.walk(ast.parse(self.code)))
         plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         return plain + [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]

@@ -1,6 +1,6 @@
 """Runs idioms in plain CPython, a child process: `python plain_python.py < blocks.json > outcomes.json`.
 
-A block is a text, an outcome what a sandbox tells of it: `{logs, text, error}`. The blocks share one namespace.
+A block is a text, an outcome what a sandbox says of it: `{logs, text, error}`. The blocks share one namespace.
 """
 
 import ast
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def outcome_of(block: str, name: str, namespace: dict[str, Any]) -> dict[str, str]:
-    """What the block prints, the text of its last expression, and the type of the error that it raises."""
+    """Return the output of the block, the text of its last expression, and the type of the error that it raises."""
     # Where `inspect` looks for the text of a function.
     linecache.cache[name] = (len(block), None, block.splitlines(keepends=True), name)
     printed, text, error = io.StringIO(), "", ""

@@ -1,1 +1,1 @@
-"""What the simulated models of each kind of agent say, and how its agents are drawn: one small module per kind."""
+"""The simulated models and agents of each kind: one small module per kind."""

@@ -50,7 +50,7 @@ def _part_in(request: ModelRequest) -> int | None:
 
 
 def _queue_answer(asked: Question, part: int | None) -> str:
-    """What the model says: of a task, or of the queue, about which it may be wrong."""
+    """Return what the model says: of a task, or of the queue, about which it may be wrong."""
     plan, chance, text = asked.plan, asked.chance, str(asked.request.messages)
     if part is None and "Write the answer for" not in text and chance.random() < 0.1:
         return "Let me think."

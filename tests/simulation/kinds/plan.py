@@ -1,6 +1,6 @@
 """Agents that carry out plans: given or made, of tools, members and runs of their own, side by side where they can.
 
-Whatever its steps come to, a run that ends well answers what its plan in the simulation says.
+No matter what its steps come to, a run that ends well answers what its plan in the simulation says.
 """
 
 import json
@@ -80,7 +80,7 @@ class Planning(SimulatedKind):
 
 
 def _question_in(messages: list[dict[str, Any]]) -> int | None:
-    """Which question about the plan is asked; None for a run that carries a step out."""
+    """Return which question about the plan is asked; None for a run that carries a step out."""
     text = str(messages[-1]["content"])
     return next((place for place, one in enumerate(_QUESTIONS) if one in text), None)
 

@@ -1,4 +1,4 @@
-"""Which kinds of agents the simulation draws, and how often."""
+"""The kinds of agents that the simulation draws, and their frequency."""
 
 import random
 
@@ -27,7 +27,7 @@ _PLAIN = SimulatedKind()
 
 
 def simulated(spec: AgentSpec) -> SimulatedKind:
-    """How the simulation plays the kind that decides the agent's runs."""
+    """Return how the simulation plays the kind that decides the agent's runs."""
     return SIMULATED.get(decided_by(spec), _PLAIN)
 
 

@@ -1,4 +1,4 @@
-"""What the simulation asks of a kind of agent, with what holds for kinds that act step by step."""
+"""The interface of a kind of agent for the simulation, with what holds for kinds that act step by step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A_PLAN = "First this, then that."
 
 
 class Question(NamedTuple):
-    """What a model is asked, and how far the run has come in its plan."""
+    """A request to a model, and the progress of the run in its plan."""
 
     spec: AgentSpec
     request: ModelRequest
@@ -38,14 +38,14 @@ class SimulatedKind:
         return [*calls, call_of("final_answer", answer="too early")] if early else calls
 
     parts: bool = False
-    """Whether its runs have others do parts of their work, which have plans of their own."""
+    """True if its runs have others do parts of their work, which have plans of their own."""
 
     def wish(self, state: Any, text: str, chance: random.Random) -> dict[str, Any]:
         """An edit that a person may wish of what can be edited of a run."""
         return {"op": "add", "wish": text}
 
     def hands_on(self, spec: AgentSpec) -> str | None:
-        """The member to which each run hands a plan of its own, whatever its model says."""
+        """The member to which each run hands its own plan, no matter what its model says."""
         return None
 
     def drawn(self, spec: AgentSpec, chance: random.Random, *, poison: bool) -> AgentSpec:
@@ -57,7 +57,7 @@ class SimulatedKind:
         return step
 
     def reply(self, asked: Question) -> ModelReply:
-        """What the model says."""
+        """Return what the model says."""
         request = asked.request
         if END_PLAN in request.stop:
             return said(A_PLAN)
@@ -69,7 +69,7 @@ class SimulatedKind:
         return self.act(asked, step)
 
     def act(self, asked: Question, step: int) -> ModelReply:
-        """What the model says at that step of its plan."""
+        """Return what the model says at that step of its plan."""
         plan = asked.plan
         calls = plan.steps[step] if step < len(plan.steps) else [call_of("final_answer", answer=plan.answer)]
         return ModelReply(calls=calls, usage=Usage())
@@ -81,7 +81,7 @@ def said(text: str) -> ModelReply:
 
 
 def taken(asked: Question) -> int | None:
-    """The step to take, where the plan's nonsense is none of its steps; None where it is time for that."""
+    """The step to take, where the plan's nonsense is not of its steps; None where it is time for that."""
     plan, step = asked.plan, asked.step
     if plan.nonsense == step:
         return None

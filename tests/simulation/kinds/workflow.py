@@ -1,6 +1,6 @@
 """Agents that follow a workflow, drawn step by step: tools, questions, members, lists, branches, waits, ways back.
 
-Whatever its steps come to, a workflow that ends well answers what its plan says.
+No matter what its steps come to, a workflow that ends well answers what its plan says.
 """
 
 import json
@@ -35,7 +35,7 @@ from simulation.kinds.simulated import Question, SimulatedKind, said
 from simulation.tools import CARDS
 
 SIGNAL = "go"
-"""What people send to runs that wait for it, and to others."""
+"""Signals that people send to runs that wait for it, and to others."""
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 _TASK = "Work on [plan {{ task.split('hand ', 1)[1].replace('] to others', ']', 1) }}"

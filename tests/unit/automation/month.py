@@ -124,7 +124,7 @@ class InboxRuns:
 
 
 class SimulatedGateways:
-    """Three schedulers over one store. At each alarm all may be told; one of them dies somewhere on its way."""
+    """Three schedulers over one store. At each alarm all may be reported; one of them dies somewhere on its way."""
 
     def __init__(self, seed: int, now: float, lasting: float = 0.0) -> None:
         self._random = random.Random(seed)
@@ -146,7 +146,7 @@ class SimulatedGateways:
         self.clock.time = max(self.clock.time, end)
 
     async def _deliver(self, name: str) -> None:
-        """One takes it and is killed on its way; it is delivered again to another, while a third is told as well."""
+        """One takes it and is killed on its way; it is delivered again to another, while a third is sent as well."""
         first, *others = self._random.sample(self.schedulers, 3)
         dying = asyncio.create_task(first.handle(name))
         for _ in range(self._random.randrange(25)):

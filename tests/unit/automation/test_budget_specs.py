@@ -1,4 +1,4 @@
-"""Standing budgets: their windows, what they cover, what is counted, what is told."""
+"""Standing budgets: their windows, what they cover, what is counted, what is sent."""
 
 from datetime import datetime
 from typing import Any

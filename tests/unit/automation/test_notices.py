@@ -1,4 +1,4 @@
-"""What notices tell of, to whom, and in which form."""
+"""Tests of what notices tell of, to whom, and in which form."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What becomes of a schedule when ticks are due: overlap, missed ticks, counts, pauses."""
+"""Tests of what becomes of a schedule when ticks are due: overlap, missed ticks, counts, pauses."""
 
 from datetime import UTC, datetime
 from typing import Any

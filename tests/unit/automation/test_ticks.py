@@ -1,4 +1,4 @@
-"""When a schedule is due: intervals, cron expressions, time zones, daylight saving time."""
+"""Tests of when a schedule is due: intervals, cron expressions, time zones, daylight saving time."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Triggers: what they listen to, what their runs are told, and how their webhooks are signed."""
+"""Triggers: what they listen to, what their runs are sent, and how their webhooks are signed."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ _IS: dict[str, Callable[[Any], bool]] = {
 
 
 def problems(name: str, value: Any) -> list[str]:
-    """What is wrong with one attribute."""
+    """Return what is wrong with one attribute."""
     kind = KNOWN.get(name, OTHERS.get(name))
     if kind is None:
         return [f"{name} is none of the conventions'"]

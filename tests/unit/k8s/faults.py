@@ -26,11 +26,11 @@ _TRIGGER_OPTIONS = {"activationLagThreshold", "activationTargetValue"}
 _PROVISION_OPTIONS = {"--agent": "agent-", "--tool": "tool-", "--pool": "code-"}
 
 Checks = Iterable[tuple[object, str]]
-"""Whether something is wrong, and how that reads."""
+"""True if something is wrong, and how that reads."""
 
 
 def faults(manifests: Sequence[Manifest], given: Iterable[str] = ()) -> list[str]:
-    """All faults as `Kind/name: what`; `given` is what the cluster has beside these, as Objects says."""
+    """All faults as `Kind/name: what`; `given` is what the cluster has next to these, as Objects says."""
     objects = Objects(manifests, given)
     found = [
         *(f"{key_of(m)}: {fault}" for m in manifests for fault in _wrong(_names(objects, m))),
@@ -176,7 +176,7 @@ def _limits(container: dict[str, Any]) -> Checks:
 
 
 def _walls(pod: Pod, container: dict[str, Any]) -> Checks:
-    """What the Pod Security Standard `restricted` asks, and what Cadre asks beyond it."""
+    """Yield offences against the Pod Security Standard `restricted`, and against Cadre's own rules."""
     own = container.get("securityContext", {})
     both = {**pod.spec.get("securityContext", {}), **own}
     for key in ("hostNetwork", "hostPID", "hostIPC"):

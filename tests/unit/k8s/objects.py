@@ -23,7 +23,7 @@ class Pod(NamedTuple):
 
 
 class Objects:
-    """Manifests, and what a cluster has beside them: `given` as `KIND/NAME`, where `*` stands for anything.
+    """Manifests, and what a cluster has next to them: `given` as `KIND/NAME`, where `*` stands for anything.
 
     A given NetworkPolicy, Service or budget selects pods that are not among the manifests.
     """
@@ -44,7 +44,7 @@ class Objects:
         return self._by_key.get((key, namespace))
 
     def is_given(self, key: str) -> bool:
-        """Whether the cluster has this object, or what it selects."""
+        """Return whether the cluster has this object, or what it selects."""
         return any(fnmatchcase(key, given) for given in self._given)
 
     def selected(self, by: Manifest, selector: Manifest) -> list[Pod]:
@@ -54,7 +54,7 @@ class Objects:
 
 
 def matches(selector: Manifest, labels: dict[str, Any]) -> bool:
-    """Whether a LabelSelector matches the labels; an empty one matches everything."""
+    """Return whether a LabelSelector matches the labels; an empty one matches everything."""
     equal = selector.get("matchLabels", {}).items() <= labels.items()
     return equal and all(_applies(rule, labels) for rule in selector.get("matchExpressions", []))
 

@@ -1,4 +1,4 @@
-"""Who may open a connection to whom, by the NetworkPolicies of a set of manifests."""
+"""Allowed connections between pods, by the NetworkPolicies of a set of manifests."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
@@ -50,7 +50,7 @@ def _port(rule: dict[str, Any], through: tuple[int, str]) -> bool:
 
 
 def _covers(given: dict[str, Any], port: int) -> bool:
-    """A port's name may stand for any number: whoever asks wants to hear of what might be open."""
+    """A port's name may stand for any number: anyone who asks wants to hear of what might be open."""
     first = given.get("port")
     return not isinstance(first, int) or first <= port <= given.get("endPort", first)
 

@@ -1,4 +1,4 @@
-"""`cadre k8s` on files: a kustomize base that is written anew, overlays that build on it."""
+"""`cadre k8s` on files: a kustomize base that is written again, overlays that build on it."""
 
 import shutil
 import subprocess

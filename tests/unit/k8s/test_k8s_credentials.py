@@ -1,4 +1,4 @@
-"""Every workload is given the key of its own NATS user, by the name that `cadre auth init` gives its Secret."""
+"""Every workload is given the key of its NATS user, by the name that `cadre auth init` gives its Secret."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What agents need to ask a model, and services to reach a bus behind TLS."""
+"""Tests of what agents need to ask a model, and services to reach a bus behind TLS."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who may reach whom in the shipped manifests, by the rules of NetworkPolicies."""
+"""Tests of who may reach whom in the shipped manifests, by the rules of NetworkPolicies."""
 
 from functools import cache
 from typing import Any

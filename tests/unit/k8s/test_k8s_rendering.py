@@ -166,7 +166,7 @@ def test_a_job_makes_every_queue_that_is_scaled_by() -> None:
     assert job["spec"]["ttlSecondsAfterFinished"] <= 300
     assert job["metadata"]["labels"]["app.kubernetes.io/component"] == "provision"
     assert pick(rendered(), "Job/cadre-provision-*")["metadata"]["name"] == job["metadata"]["name"]
-    # A Job's template cannot be changed: whatever changes it makes another Job.
+    # A Job's template cannot be changed: no matter what changes it makes another Job.
     for values in (
         {"image": "cadre:0.2.0"},
         {"workloads": {"*": {"pod": {"imagePullSecrets": [{"name": "registry"}]}}}},

@@ -1,4 +1,4 @@
-"""Who gets replicas by what waits for it, and what stays of an agent that has none."""
+"""Tests of who gets replicas by what waits for it, and what stays of an agent that has none."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What stands in the values: what null takes away, and what cannot work, which is told with its key."""
+"""Tests of what stands in the values: what null takes away, and what cannot work, which is reported with its key."""
 
 import re
 from typing import Any

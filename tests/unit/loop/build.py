@@ -110,6 +110,6 @@ def replay_of(sim: SimulatedRun) -> Replay:
 
 
 def sound(sim: SimulatedRun) -> None:
-    """Decided anew, the journal says the same."""
+    """Decided again, the journal says the same."""
     replay = replay_of(sim)
     assert (replay.divergences, replay.undecided) == ([], [])

@@ -110,7 +110,7 @@ class MemoryBus(InMemoryBus):
         self.deltas: list[Delta] = []
         self.revoked: list[str] = []
         self.passed_on: list[tuple[int, bytes]] = []
-        """What went to the queues of other revisions: the slot and the record."""
+        """Records sent to the queues of other revisions: the slot and the record."""
         self.tools: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b}
         self.runners: list[Runner] = []
 
@@ -154,7 +154,7 @@ class MemoryBus(InMemoryBus):
 
 
 class ScriptedModel:
-    """ports.Model that says what it is told to, in order, the last answer for ever."""
+    """ports.Model that says what it is asked to, in order, the last answer for ever."""
 
     def __init__(self, *answers: Answer, gate: asyncio.Event | None = None) -> None:
         self._answers = list(answers)
@@ -177,7 +177,7 @@ class ScriptedModel:
 
 
 class MemoryWorld:
-    """What several runners share: each stands for another process, with its own cache."""
+    """The state that several runners share: each stands for another process, with its own cache."""
 
     def __init__(self) -> None:
         self.clock = MemoryClock()
@@ -201,7 +201,7 @@ class MemoryWorld:
         return runner
 
     async def drive(self, *first: Record, agent: str = "boss") -> None:
-        """Delivers records, everything at hand at once, and lets timers go off, until all is quiet."""
+        """Delivers records, everything available at once, and lets timers go off, until all is quiet."""
         for record in first:
             self.bus.arrive(agent, record)
         while self.stream.inbox or self.clock.alarms:
@@ -234,7 +234,7 @@ class MemoryWorld:
         return fold(self.entries(run), run, tree_of(run))
 
     def result(self, run: str) -> Any:
-        """How the run has ended."""
+        """Return how the run has ended."""
         result = self.run(run).result
         assert result is not None
         return result

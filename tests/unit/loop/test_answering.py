@@ -1,4 +1,4 @@
-"""What follows from an answer: each call has its own fate, in the model's order."""
+"""Tests of what follows from an answer: each call has its own fate, in the model's order."""
 
 import itertools
 import re
@@ -21,7 +21,7 @@ from unit.loop.build import ADD, ANSWER, SPEC, SimulatedRun, call, kinds, only, 
 
 
 def refusal(call: ev.RequestedCall, sim: SimulatedRun | None = None) -> ErrorInfo:
-    """Why the only call of an answer is refused."""
+    """Return why the only call of an answer is refused."""
     error = only((sim or SimulatedRun().begin()).say(call), ev.CallRefused).error
     assert isinstance(error, ErrorInfo)
     return error

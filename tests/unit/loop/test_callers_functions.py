@@ -1,4 +1,4 @@
-"""Functions of whoever started a run: offered beside the agent's tools, held when called, answered from outside."""
+"""Functions of anyone who started a run: offered next to the agent's tools, held when called, answered from outside."""
 
 from typing import Any
 

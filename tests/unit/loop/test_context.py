@@ -307,7 +307,7 @@ def test_a_refusal_as_too_long_makes_room_and_counts_more_carefully() -> None:
 
 @pytest.mark.parametrize("given", ["Do it.", "word " * 30_000])
 def test_a_context_that_is_claimed_far_too_large_is_found_out(given: str) -> None:
-    """The default beside an endpoint that takes a sixteenth of it."""
+    """The default next to an endpoint that takes a sixteenth of it."""
     sim = begun(small(128_000), given)
     transcript, refusals = Transcript(PROMPTS), 0
     for number in range(40):

@@ -1,4 +1,4 @@
-"""What a model counts, and what an endpoint says that it takes, correct the estimate of tokens."""
+"""The counts of a model, and those of its endpoint, correct the estimate of tokens."""
 
 import re
 from typing import Any
@@ -36,7 +36,8 @@ def counted(request: ModelRequest) -> int:
 
 
 def worked(sim: SimulatedRun, seen: list[str], takes: int = 0) -> list[int]:
-    """What the model counts of each request while it observes these texts; an endpoint that takes less says so."""
+    """Return what the model counts of each request while it observes these texts; an endpoint that takes less says
+    so."""
     transcript, sizes = Transcript(PROMPTS), list[int]()
     for number, text in enumerate(seen):
         while sim.run.phase is Phase.THINKING:

@@ -1,4 +1,4 @@
-"""How a run begins, when it plans, what follows a step, and how it goes on from an earlier run."""
+"""Tests of how a run begins, when it plans, what follows a step, and how it goes on from an earlier run."""
 
 import msgspec
 import pytest

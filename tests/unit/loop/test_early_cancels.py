@@ -1,4 +1,4 @@
-"""Cancellations that are heard of beside the queue, of runs that a model is asked for."""
+"""Cancellations that are heard of next to the queue, of runs that a model is asked for."""
 
 import asyncio
 

@@ -17,7 +17,7 @@ from unit.loop.workers import says, worker
 
 
 def source(**fields: Any) -> SimulatedRun:
-    """Three steps of sums, the second with a wrong call beside it; then the answer."""
+    """Three steps of sums, the second with a wrong call next to it; then the answer."""
     sim = SimulatedRun(spec(**fields)).begin("Add up.", inputs={"one": 1})
     interval = fields.get("planning_interval")
     for step in (1, 2, 3):

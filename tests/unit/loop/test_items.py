@@ -1,4 +1,5 @@
-"""What an endpoint gives beside text and calls: read again by the model that it came from, and by no summary."""
+"""Tests of what an endpoint gives next to text and calls: read again by the model that it came from, and by no
+summary."""
 
 from typing import Any
 

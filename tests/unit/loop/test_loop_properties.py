@@ -1,4 +1,4 @@
-"""Whatever a model says and in whatever order records come: what must hold of every run."""
+"""No matter what a model says and in any order records come: what must hold of every run."""
 
 from typing import get_args
 

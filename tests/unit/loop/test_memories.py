@@ -1,4 +1,4 @@
-"""What a run asks the memory service before it begins, and what it leaves there."""
+"""Tests of what a run asks the memory service before it begins, and what it leaves there."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who of those that are there a model may call."""
+"""Tests of who of those that are there a model may call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a run owes in each phase: the same however often it is asked, with ids derived from the run."""
+"""Tests of what a run owes in each phase: the same however often it is asked, with ids derived from the run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A run reads the prompts that it began with, whoever goes on with it."""
+"""A run reads the prompts that it began with, no matter who goes on with it."""
 
 import msgspec
 import pytest

@@ -130,7 +130,7 @@ def test_code_that_polls_counts_as_one_call() -> None:
 
 
 def poll(sim: SimulatedRun, steps: range) -> list[ev.AnyEvent]:
-    """What becomes of the last of these calls of one status, which is always the same."""
+    """Return what becomes of the last of these calls of one status, which is always the same."""
     events: list[ev.AnyEvent] = []
     for step in steps:
         events = sim.say(call("add", a=1, b=1))

@@ -179,7 +179,7 @@ async def test_a_poisoned_task_ends_its_run_and_its_manager_is_told() -> None:
 
 
 class Fatal(Exception):
-    """What kills a worker in the middle of a model call."""
+    """A blow that kills a worker in the middle of a model call."""
 
 
 async def test_a_record_is_poison_too_when_what_follows_from_it_kills() -> None:

@@ -102,7 +102,7 @@ async def test_a_task_published_twice_begins_one_run() -> None:
 async def test_what_the_end_of_a_poisoned_run_owes_does_not_hang_on_its_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else handled the record to its end meanwhile and acked it; then whoever condemned it died."""
+    """Somebody else handled the record to its end meanwhile and acked it; then anyone who condemned it died."""
     world = MemoryWorld()
     runner = worker(world, ScriptedModel(says(call("kid", task="x"))))
     await runner.handle(task())

@@ -1,4 +1,4 @@
-"""What the model reads: the messages of each kind of step, in structure; their wording is the prompts'."""
+"""Tests of what the model reads: the messages of each kind of step, in structure; their wording is the prompts'."""
 
 import json
 from typing import Any

@@ -1,4 +1,5 @@
-"""What people say to a run under way: when it is read, what it puts aside, and that its journal tells all of it."""
+"""Tests of what people say to a run under way: when it is read, what it puts aside, and that its journal reports all of
+it."""
 
 from typing import Any
 
@@ -26,7 +27,7 @@ def said(text: str = "Be quick.", mode: MessageMode = "append", number: int = 1)
 
 
 def read(sim: SimulatedRun) -> list[ChatMessage]:
-    """What the model reads with the call in flight, but for its system prompt."""
+    """Return what the model reads with the call in flight, but for its system prompt."""
     assert sim.run.model is not None
     return Transcript(Prompts.load("tool_calling")).request(sim.run, sim.run.model.purpose).messages[1:]
 

@@ -1,4 +1,4 @@
-"""What small models answer where words are wanted, and what they read of their mistakes."""
+"""Tests of what small models answer where words are wanted, and what they read of their mistakes."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ def agent(name: str = "a", calls: str = "native", **fields: Any) -> AgentSpec:
 
 
 async def ended(spec: AgentSpec, last: Any) -> tuple[ev.RunFinished, Team]:
-    """How a run with one step ends whose model says this at last."""
+    """Return how a run with one step ends whose model says this at last."""
     first = call("look_up", word="moss", at_most=1)
     asked = first if spec.model.calls == "native" else _written(spec, first.arguments)
     async with Team([spec], [look_up], [asked, last]) as team:

@@ -1,4 +1,4 @@
-"""What a long run of a test team costs whoever waits for it."""
+"""Tests of what a long run of a test team costs anyone who waits for it."""
 
 from typing import Any
 

@@ -122,7 +122,7 @@ def tools() -> dict[str, ToolCard]:
 
 
 def expectations(team: Path, name: str, files: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """What the agent of that name expects in vain; `files` are those of agents that have another name."""
+    """Return what the agent of that name expects in vain; `files` are those of agents that have another name."""
     names = {one: one for one in ("flow", "judge", "sub", "free") if one not in files.values()} | dict(files)
     agents = {one: read_agent(team / f"{file}.yaml") for one, file in names.items()}
     found = contract_problems(agents[name], TeamReach(tools=tools(), agents=agents))

@@ -1,4 +1,4 @@
-"""What docs/testing.md shows is run as it stands there."""
+"""The examples of docs/testing.md run as they stand there."""
 
 import asyncio
 import inspect

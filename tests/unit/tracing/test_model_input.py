@@ -1,4 +1,5 @@
-"""With content on, a span of a model call holds what its model read: the very request, told in so many characters."""
+"""With content on, a span of a model call holds what its model read: the very request, reported in so many
+characters."""
 
 from typing import Any
 

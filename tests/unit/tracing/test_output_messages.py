@@ -1,4 +1,4 @@
-"""What a model answered and was offered, as the GenAI conventions have it: backends drop what does not fit."""
+"""Tests of what a model answered and was offered, as the GenAI conventions have it: backends drop what does not fit."""
 
 from typing import Any
 

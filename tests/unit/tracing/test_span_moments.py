@@ -62,7 +62,7 @@ def test_a_run_that_remembers() -> None:
 
 
 def test_a_context_that_overflows_is_summarized_and_every_call_counts() -> None:
-    """The same model call may be made again after each summary: each is a span of its own, with its tokens."""
+    """The same model call may be made again after each summary: each is its own span, with its tokens."""
     full = ev.ContextOverflowed(step=1, attempt=1, reason="too long")
     spans = spans_of(
         [called("act")],

@@ -1,4 +1,4 @@
-"""What people, models and tools wrote is in no span, unless somebody asked for it."""
+"""Tests of what people, models and tools wrote is in no span, unless somebody asked for it."""
 
 import msgspec
 import pytest

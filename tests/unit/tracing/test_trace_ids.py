@@ -43,7 +43,8 @@ def test_sampling_by_ratio_takes_its_share_of_trees(rate: float) -> None:
 
 
 def test_what_travels_in_headers_is_a_span_of_the_journal() -> None:
-    """Whoever hangs spans of its own below a header must find its parent in the trace, whatever became of the call."""
+    """Anyone who hangs its own spans below a header must find its parent in the trace, no matter what became of the
+    call."""
     sim = SimulatedRun().begin()
     sim.say(call("add", a=1, b=2), call("kid", task="help"))
     sent = [command.message for command in sim.owed() if isinstance(command, Send)]

@@ -1,4 +1,4 @@
-"""The views that need no backend: the order of spans, a page that harms nobody, OTLP as an exporter would send it."""
+"""The views that need no backend: the order of spans, a page that harms no one, OTLP as an exporter would send it."""
 
 import base64
 from html.parser import HTMLParser
@@ -39,7 +39,7 @@ def test_a_part_of_a_trace_stands_for_itself() -> None:
 
 
 class Page(HTMLParser):
-    """What a browser would make of it."""
+    """The page as a browser would parse it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

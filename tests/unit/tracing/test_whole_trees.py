@@ -136,7 +136,7 @@ def test_a_run_of_many_entries_leaves_in_parts(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_comes_after_the_end_of_a_tree_is_a_part_too() -> None:
-    """A member that nobody ran took its task and its cancellation up later."""
+    """A member that no one ran took its task and its cancellation up later."""
     boss = SimulatedRun(run="a1").begin()
     boss.say(call("kid", task="one"))
     boss.arrive(cancel())

@@ -1,4 +1,4 @@
-"""The team of the scaling benchmark on a NATS server of its own: every service a process, the model behind HTTP."""
+"""The team of the scaling benchmark on its own NATS server: every service a process, the model behind HTTP."""
 
 import re
 import tempfile
@@ -45,7 +45,7 @@ def cpu_of(services: Sequence[Service]) -> float:
 
 
 def metric(service: Service, name: str) -> float:
-    """The sum of a metric's series, as the service tells Prometheus."""
+    """The sum of a metric's series, as the service reports to Prometheus."""
     text = httpx2.get(f"{service.url}/metrics", timeout=patience()).text
     return sum(float(value) for value in re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", text, re.M))
 
@@ -64,7 +64,7 @@ def until_ended(gateway: Gateway, agent: str, runs: int, within: float) -> None:
 
 
 async def stored_bytes(stack: Stack) -> int:
-    """What all streams of the deployment hold: journals, messages, blobs."""
+    """Return what all streams of the deployment hold: journals, messages, blobs."""
     nc = await connect(Settings(nats_url=stack.nats.url), "bench")
     try:
         found = await jetstream.api(nc, "STREAM.LIST")

@@ -13,7 +13,7 @@ TEAMS = (1, 8)
 PLACES = 4
 """CADRE_CONCURRENCY of each process."""
 TIMEOUT = 10.0
-"""What the manager's file says."""
+"""The manager's file."""
 _MEMBERS = ("quick", "brisk", "mute", "stuck", "asking")
 _WELL = ("quick", "brisk")
 _TOKENS = 1_000_000
@@ -63,7 +63,7 @@ def _measure(teams: int) -> dict[str, float]:
 
 
 def _reports(gateway: Gateway, run: str) -> list[float]:
-    """When the reports of those who answer were taken in."""
+    """Return when the reports of those who answer were taken in."""
     return [
         data["at"]
         for name, data in gateway.events(run)
@@ -76,7 +76,7 @@ def _held(services: dict[str, Service]) -> dict[str, float]:
 
 
 def _going_on(gateway: Gateway, runs: list[str]) -> int:
-    """How many of the runs below these have not ended."""
+    """Return how many of the runs below these have not ended."""
     return sum(child["ended_at"] is None for run in runs for child in gateway.run(run)["children"])
 
 

@@ -1,4 +1,4 @@
-"""What so many kept runs cost: a gateway that lists them, the NATS server that stores them, the runs that go on.
+"""The cost of kept runs: a gateway that lists them, the NATS server that stores them, the runs that go on.
 
 CADRE_INDEX_URL has the index in that PostgreSQL.
 """
@@ -179,7 +179,7 @@ async def measure(sizes: Sequence[int]) -> list[dict[str, float]]:
 
 
 async def _filled(here: Kept, runs: range) -> dict[str, float]:
-    """What it costs to add these runs and to have them."""
+    """Return what it costs to add these runs and to have them."""
     gateway = here.gateway
     async with httpx2.AsyncClient(base_url=gateway.url, timeout=120) as http:
         before, began = cpu_seconds(gateway.pid), time.perf_counter()
@@ -209,8 +209,8 @@ async def _check(http: httpx2.AsyncClient, run: str) -> None:
 
 
 async def _posted(here: Kept, http: httpx2.AsyncClient) -> dict[str, float]:
-    """Runs that go on beside those that are kept."""
-    while not (await http.get("/v1/agents")).json()["agents"]:  # noqa: ASYNC110 - announced to nobody else
+    """Runs that go on next to those that are kept."""
+    while not (await http.get("/v1/agents")).json()["agents"]:  # noqa: ASYNC110 - announced to no one else
         await asyncio.sleep(0.1)
     before = cpu_seconds(here.agent.pid)
     seconds = []

@@ -1,4 +1,4 @@
-"""One run of so many steps: its last steps beside its first, a replica that takes it over, those who read it."""
+"""One run of so many steps: its last steps next to its first, a replica that takes it over, those who read it."""
 
 import asyncio
 import threading
@@ -47,7 +47,7 @@ ROWS = {
 
 
 class Mark(NamedTuple):
-    """What had been spent when a request came."""
+    """CPU time spent when a request came."""
 
     at: float
     agent: float

@@ -1,4 +1,4 @@
-"""The scripted model in a thread of this process, which tells of each request's bytes before it is answered."""
+"""The scripted model in a thread of this process, which says of each request's bytes before it is answered."""
 
 import threading
 from collections.abc import Callable, Iterator

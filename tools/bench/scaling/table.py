@@ -1,4 +1,4 @@
-"""What a part of `make bench-scale` has found: one table, printed, and its values in build/scale-PART.json."""
+"""The results of a part of `make bench-scale`: one table, printed, and its values in build/scale-PART.json."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Row(NamedTuple):
 
 
 def say(what: str) -> None:
-    """Tells on standard error how far a measurement is."""
+    """Reports on standard error how far a measurement is."""
     click.echo(f"bench-scale: {what}", err=True)
 
 

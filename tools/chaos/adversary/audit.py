@@ -34,29 +34,29 @@ class Message(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """What one of several people said of a held call, and what a gateway answered."""
+    """A person's decision on a held call, and the gateway's answer."""
 
     call: str
     wanted: str
     """approved or rejected"""
     status: int
     verdict: str
-    """As the gateway told it; empty where it refused."""
+    """As the gateway reported it; empty where it refused."""
 
 
 @dataclass
 class Seen:
-    """What the clients saw of the deployment from outside."""
+    """The deployment as its clients saw it."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """The run of each request, by its Idempotency-Key."""
     streams: dict[str, list[int]] = field(default_factory=dict)
-    """Ids of the events that each run's follower was told, over all its connections."""
+    """Ids of the events that each run's follower was sent, over all its connections."""
     budgets: dict[str, int] = field(default_factory=dict)
     """Tokens that a run may use."""
     rulings: list[Ruling] = field(default_factory=list)
     memories: dict[str, list[str]] = field(default_factory=dict)
-    """What must be remembered for a user, by the run that asks for it."""
+    """The texts that must be remembered for a user, by the run that asks for it."""
 
 
 async def read_shards(url: str) -> dict[str, list[Message]]:
@@ -84,7 +84,7 @@ async def read_shards(url: str) -> dict[str, list[Message]]:
 
 
 def audit(shards: dict[str, list[Message]], seen: Seen) -> list[str]:
-    """What must not be, a line each; [] when everything held."""
+    """Return what must not be, a line each; [] when everything held."""
     books = [Books(messages) for messages in shards.values()]
     found = [line for book in books for line in book.problems()]
     journals = {run: journal for book in books for run, journal in book.journals.items()}
@@ -210,7 +210,7 @@ def followers(journals: dict[str, list[Entry]], streams: dict[str, list[int]]) -
 
 
 def _rulings(journals: dict[str, list[Entry]], rulings: list[Ruling]) -> Iterator[str]:
-    """Whoever said what at once: one word counts, everybody is told the same one, and it is what was done."""
+    """No matter who said what at once: one word counts, everybody is sent the same one, and it is what was done."""
     decided: dict[str, str] = {}
     called = set()
     for run in journals:
@@ -252,7 +252,7 @@ def _budgets(journals: dict[str, list[Entry]], budgets: dict[str, int]) -> Itera
 
 
 def _memories(journals: dict[str, list[Entry]], wanted: dict[str, list[str]]) -> Iterator[str]:
-    """What was kept is recalled, once each; and nothing of others."""
+    """Yield violations: memories are recalled, once each; and nothing of others."""
     for run, notes in wanted.items():
         recalled = [
             memory["text"]

@@ -41,7 +41,7 @@ _VICTIMS = (
 
 
 class Attack(NamedTuple):
-    """What came of it."""
+    """The outcome."""
 
     seen: Seen
     violations: list[str]

@@ -11,7 +11,7 @@ _CUT_AFTER_SECONDS = 0.6
 
 
 class CuttingProxy:
-    """A server of its own port. Use it as a context manager."""
+    """A server with its own port. Use it as a context manager."""
 
     def __init__(self, ports: list[int], chance: random.Random) -> None:
         self._ports = ports

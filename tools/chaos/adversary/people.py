@@ -16,7 +16,7 @@ _GONE_FOR_NOW = {404, 502, 503, 504}
 
 
 class People:
-    """`seen` is what they are told; `gateways` are reached directly, `proxy` leads to any of them."""
+    """`seen` is what they are sent; `gateways` are reached directly, `proxy` leads to any of them."""
 
     def __init__(self, proxy: str, gateways: list[str], seen: Seen) -> None:
         self._proxy = proxy
@@ -61,7 +61,7 @@ class People:
         return False
 
     def _disagree(self, call: str) -> list[asyncio.Task[None]]:
-        """Two people say the opposite at once, each to another gateway, and each again when nobody answers."""
+        """Two people say the opposite at once, each to another gateway, and each again when no one answers."""
         if any(ruling.call == call for ruling in self.seen.rulings):
             return []
         words = zip(("approved", "rejected"), self._gateways, strict=True)
@@ -76,7 +76,7 @@ class People:
         self, url: str, method: str, path: str, body: dict[str, Any], headers: dict[str, str] | None = None
     ) -> httpx2.Response:
         while True:
-            # A connection of its own: a pool would hand out those that were cut.
+            # Its own connection: a pool would hand out those that were cut.
             with contextlib.suppress(httpx2.TransportError):
                 async with httpx2.AsyncClient(base_url=url, timeout=_TIMEOUT) as client:
                     answer = await client.request(method, path, json=body, headers=headers)

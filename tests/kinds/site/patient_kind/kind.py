@@ -1,4 +1,4 @@
-"""How patient agents work: one answer, its calls, a pause, the next answer."""
+"""The course of patient agents: one answer, its calls, a pause, the next answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kind `patient` declares and writes down."""
+"""The declaration and records of the kind `patient`."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ class PatientSpec(Section, frozen=True, kw_only=True, tag="patient", omit_defaul
 
 
 class Noted(JournalEvent, frozen=True, tag="patient.noted"):
-    """How many calls an answer asks for."""
+    """The number of calls that an answer asks for."""
 
     step: int
     calls: int
@@ -29,7 +29,7 @@ class Noted(JournalEvent, frozen=True, tag="patient.noted"):
 
 
 class Nudge(KindMessage, frozen=True, tag="patient_nudge"):
-    """Tells a patient agent to hurry, which changes nothing."""
+    """Asks a patient agent to hurry, which changes nothing."""
 
     kind: str = "patient"
     text: str = ""
@@ -44,13 +44,13 @@ class Nudged(JournalEvent, frozen=True, tag="patient.nudged"):
 
 
 class PatientState(KindState, kw_only=True, tag="patient", omit_defaults=True):
-    """What a patient run keeps."""
+    """The state of a patient run."""
 
     asked: list[tuple[str, str]] = []
     """Calls of the answer in work: names and arguments as JSON."""
     nudges: int = 0
     wishes: list[str] = []
-    """What people wish for, as they have edited it."""
+    """The wishes of people, as they have edited it."""
     version: int = 0
     """Of the wishes."""
 
