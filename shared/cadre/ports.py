@@ -56,9 +56,9 @@ class Journal(Protocol):
         """Append if the last entry of the run still is the one at `fence` (0: none).
 
         `before` is the hash of that last entry, "" when it has none. `ends_timer` removes that timer of the run in
-        the same write. `meanwhile` is called once, with the entry
-        encoded and on its way: it need not arrive.
-        Raises Fenced when another writer was first, OutcomeUnknown when no answer came.
+        the same write. `meanwhile` is called each time that the entry is on its way: it need not arrive.
+        While NATS does not answer, or refuses for now, the entry is sent again. Raises Fenced when another writer was
+        first.
         """
         ...
 

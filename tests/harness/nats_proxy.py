@@ -19,6 +19,9 @@ API = re.compile(r"\$JS\.API\.")
 PULLS = re.compile(r"\$JS\.API\.CONSUMER\.MSG\.NEXT\.")
 """Pulls of consumers."""
 
+JOURNAL_READS = re.compile(r"\$JS\.API\.STREAM\.MSG\.GET\.CADRE-\d")
+"""Reads of the last entry of a run, and of other last messages of a shard."""
+
 
 class Frame(NamedTuple):
     """A command of the protocol, with its payload if it has one."""
@@ -44,8 +47,11 @@ class NatsProxy:
 
     `swallow(pattern)` keeps back messages that clients publish to matching subjects; `swallow_acks()` keeps back the
     answers to what they publish elsewhere than to `$JS.` or an inbox, once the server has stored it. `let_pass()` ends
-    both; what was kept back is lost.
+    both; what was kept back is lost. `answer_late(pattern, seconds)` has requests to matching subjects reach the server
+    that much later, each in its turn; `asked` counts all that match `counted`.
     """
+
+    counted: re.Pattern[str] | None = None
 
     def __init__(self, server_port: int) -> None:
         self.port = free_port()
@@ -55,6 +61,8 @@ class NatsProxy:
         self._keeps_acks = False
         self.kept = 0
         """Messages and answers that were kept back."""
+        self._late: tuple[re.Pattern[str], float] | None = None
+        self.asked = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._waiting: list[tuple[int, Future[None]]] = []
@@ -65,8 +73,11 @@ class NatsProxy:
     def swallow_acks(self) -> None:
         self._keeps_acks = True
 
+    def answer_late(self, subjects: re.Pattern[str], seconds: float) -> None:
+        self._late = (subjects, seconds)
+
     def let_pass(self) -> None:
-        self._swallowed, self._keeps_acks = None, False
+        self._swallowed, self._keeps_acks, self._late = None, False, None
 
     def wait_kept(self, count: int) -> None:
         """Returns once so many messages and answers were kept back, since the proxy began."""
@@ -133,6 +144,10 @@ class NatsProxy:
         def keeps_published(frame: Frame) -> bool:
             if frame.verb not in ("PUB", "HPUB"):
                 return False
+            self.asked += self.counted is not None and self.counted.match(frame.subject) is not None
+            if self._late is not None and self._late[0].match(frame.subject):
+                asyncio.get_running_loop().call_later(self._late[1], to_server.write, frame.data)
+                return True
             if self._swallowed is not None and self._swallowed.match(frame.subject):
                 return True
             if self._keeps_acks and frame.reply and not frame.subject.startswith(("$JS.", "_INBOX")):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cadre.journal.entry import Entry
-from cadre.ports import Appended
+from cadre.ports import Appended, Stored
 from cadre.testing.in_memory_ports import InMemoryJournal, KeptMessage, Reach, Stream
 from simulation.faults import Faults
 from simulation.loop import EPOCH, Loop, Process
@@ -31,6 +31,14 @@ class SimJournal(InMemoryJournal):
         super().__init__(reach)
         self._faults = faults
         self.before_append: Callable[[Entry], None] = lambda entry: None
+
+    async def read(self, tree: str, run: str) -> list[Stored]:
+        self._faults.note("journal-read")
+        return await super().read(tree, run)
+
+    async def last(self, tree: str, run: str) -> int:
+        self._faults.note("journal-read")
+        return await super().last(tree, run)
 
     async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
         self.before_append(entry)

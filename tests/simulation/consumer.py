@@ -51,7 +51,7 @@ class Host(Protocol):
     """The server that the consumer lives on."""
 
     @property
-    def is_down(self) -> bool: ...
+    def is_idle(self) -> bool: ...
 
     def deliver(self, consumer: Consumer, to: Subscriber, message: Message, count: int) -> None: ...
 
@@ -85,7 +85,7 @@ class Consumer:
 
     def dispatch(self) -> None:
         """Delivers for as long as something waits and somebody has room."""
-        while self.waiting and not self._host.is_down:
+        while self.waiting and not self._host.is_idle:
             able = [one for one in self.subscribers if one.room > 0 and one.process.alive]
             if not able:
                 for one in self.subscribers:

@@ -83,6 +83,10 @@ class Faults:
             return True
         return False
 
+    def note(self, what: str) -> None:
+        """Count what is no fault, and may be the consequence of one."""
+        self._trace.note(what)
+
     def before_step(self) -> str | None:
         """Return what befalls a worker before its next step, if anything does."""
         if not self._hazard or not self.left:

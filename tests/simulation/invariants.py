@@ -44,6 +44,8 @@ PAID = "what a run owes is paid before its last record is acked"
 
 ALIVE = "nobody is taken for dead who answers"
 
+FEW_READS = "the reads of a run do not rise with the time that answers take"
+
 Check = Callable[["World"], None]
 
 
@@ -315,6 +317,14 @@ def children_let_go(chronicle: Chronicle) -> list[str]:
     return [call for call in started if call not in never_sent]
 
 
+def nobody_reads_more_the_slower_the_server_is(world: World) -> None:
+    """A worker reads a journal for what has been delivered or written, and not for the time that an answer takes."""
+    counts = world.trace.counts
+    entries = sum(len(chronicle.entries) for chronicle in world.history.runs.values())
+    if (reads := counts["journal-read"]) > 10 + 2 * (entries + counts["deliver"]):
+        raise Violation(FEW_READS, f"{reads} reads of {entries} entries, {counts['deliver']} deliveries")
+
+
 AT_THE_END: tuple[Check, ...] = (
     somebody_will_wake_it,
     every_run_ends,
@@ -339,4 +349,5 @@ AT_THE_END: tuple[Check, ...] = (
     another_model_is_asked_for_a_reason,
     answers_count_once_they_have_passed,
     poison_takes_nobody_along,
+    nobody_reads_more_the_slower_the_server_is,
 )

@@ -11,13 +11,14 @@ from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.run_cache import CachedRun
-from cadre.runtime.runner import Payments, Runner
+from cadre.runtime.runner import KNOWN_SECONDS, Payments, Runner
 from cadre.testing.in_memory_ports import InMemoryEffects, effect_subject
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
 from simulation.adapters import SimJournal
 from simulation.blocks import GOES_ON, MADE_ONCE, ONE_OUTCOME, SAYS
 from simulation.excuses import NO_DIVERGENCE
+from simulation.invariants import FEW_READS
 from simulation.remembered import KEPT, LEFT, RECALLED, WITHIN
 from simulation.steering import IN_ORDER as IN_THEIR_ORDER
 from simulation.workers import Parts
@@ -101,6 +102,24 @@ class ReliesOnWhatMayNotArrive(Journaling):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.cache.invalidate = self.cache.forget  # type: ignore[method-assign]
+
+
+class AsksUntilAnAnswerIsQuick(Journaling):
+    """Takes no answer of a slow server for new, and asks again."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        ask_again = self.cache.ask_again
+
+        async def until_quick(cached: CachedRun) -> None:
+            for _ in range(200):
+                asked = self._clock.now()
+                await ask_again(cached)
+                if cached.invalid or self._clock.now() - asked < KNOWN_SECONDS:
+                    return
+
+        self.cache.ask_again = until_quick  # type: ignore[method-assign]
+        self.cache.age = lambda cached: 3.0  # type: ignore[method-assign]
 
 
 class TakesUpWhateverComes(Inbox):
@@ -187,6 +206,7 @@ _plant(
     Parts(journaling=ReliesOnWhatMayNotArrive),
     *(BRANCH, ACKED, HELD, WAKES, PAID, ONCE),
 )
+_plant("a slow answer is no answer", Parts(journaling=AsksUntilAnAnswerIsQuick), FEW_READS, "every run reaches an end")
 _plant("people's records overtake each other", Parts(inbox=TakesUpWhateverComes), IN_THEIR_ORDER)
 _plant("a zombie acks what it lost", Parts(inbox=AcksWhatOthersHold), HELD, ACKED, PAID)
 _plant("open children are not cancelled", Parts(runner=ForgetsChildren), CANCEL, PAID)

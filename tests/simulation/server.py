@@ -125,7 +125,7 @@ class Stream:
     def _go_off(self, subject: str, one: Schedule) -> None:
         if self.schedules.get(subject) is not one:
             return
-        if self._server.loop.time() < one.due or self._server.is_down:
+        if self._server.loop.time() < one.due or self._server.is_idle:
             self._server.loop.at(TICK, self._go_off, subject, one)
             return
         # Headers do not survive a schedule: no dedupe.
@@ -148,7 +148,7 @@ class Server:
         self.streams: list[Stream] = []
         self.window = chance.choice((0.0, 0.5, 5.0, 120.0))
         """Seconds that a message id is remembered."""
-        self.down_until = 0.0
+        self.down_until = self.paused_until = 0.0
         self.post: Callable[[Consumer, Subscriber, Message, int], None]
         """Puts a delivery on its way."""
 
@@ -158,6 +158,22 @@ class Server:
     @property
     def is_down(self) -> bool:
         return self.loop.time() < self.down_until
+
+    @property
+    def pause_left(self) -> float:
+        """Seconds until it goes on; 0 while it is at work."""
+        return max(0.0, self.paused_until - self.loop.time())
+
+    @property
+    def is_idle(self) -> bool:
+        """It delivers nothing at this moment."""
+        return self.is_down or self.pause_left > 0
+
+    def pause(self, seconds: float) -> None:
+        """What arrives meanwhile waits, and is dealt with in its order then."""
+        self.paused_until = self.loop.time() + seconds
+        self.trace.note("paused", f"until {self.paused_until:.3f}")
+        self.loop.at(seconds + 1e-6, self._up_again)
 
     def restart(self) -> None:
         """Killed and started again: what was acknowledged is there, deliveries and acks of late may not be."""

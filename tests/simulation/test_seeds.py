@@ -49,7 +49,7 @@ def test_the_seeds_have_seen_it_all() -> None:
             "held-in-code",
         ),
         *("remembered", "recalled", "not-recalled", "summary", "later-summary", "checked", "fell-back"),
-        "passed-on",
+        *("passed-on", "paused", "far-away"),
         *("plan-model", "plan-given", "plan-basic", "plan-replan", "plan-side-by-side"),
     ):
         assert seen.get(what, 0) > 0, what

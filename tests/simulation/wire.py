@@ -24,12 +24,14 @@ class Ways:
         self.loop, self.chance, self.faults, self.server = loop, chance, faults, server
         self.kill: Callable[[Process], None]
         """Kills the process on the spot."""
+        self.least = 0.0
+        """Seconds that each way takes at least."""
         self._spread = chance.choice((0.002, 0.02, 0.3, 1.5))
 
     def latency(self) -> float:
         if self.faults.happens("slow"):
             return self.chance.random() * 4.0
-        return self.chance.random() * self._spread
+        return self.least + self.chance.random() * self._spread
 
 
 class Wire:
@@ -72,11 +74,18 @@ class Wire:
             self._loop.call_soon(callback, *args, context=self.process.context)
 
     def _deliver(self, operation: Callable[[], Any]) -> None:
+        if wait := self._ways.server.pause_left:
+            self._loop.at(wait, self._deliver, operation)
+            return
         # What a process sent before it died may have left it, or not.
         if (self.process.alive or self._chance.random() < 0.5) and not self._ways.server.is_down:
             operation()
 
     def _execute(self, answer: asyncio.Future[T], doing: str, operation: Callable[[], T], silence: Silence) -> None:
+        if wait := self._ways.server.pause_left:
+            self._loop.at(wait, self._execute, answer, doing, operation, silence)
+            self._loop.at(ANSWER_WITHIN, self._no_answer, answer, doing, silence)
+            return
         if not self.process.alive and self._chance.random() < 0.5:
             return
         if self._ways.server.is_down:

@@ -47,6 +47,7 @@ class World:
     """Everything of one seed, and loop.Overseer of its steps."""
 
     def __init__(self, seed: int, parts: Parts) -> None:
+        self.seed = seed
         self.chance = random.Random(seed)
         self.parts = parts
         self.scenario = Scenario(self.chance, random.Random(f"more {seed}"))
@@ -90,6 +91,12 @@ class World:
         for place in self._places:
             self.loop.at(0.0, place.begin)
         begin_outside(self)
+        pauses = random.Random(f"pauses {self.seed}")
+        for _ in range(pauses.choice((0, 0, 1, 3))):
+            self.loop.at(pauses.uniform(0.0, 30.0), self.server.pause, pauses.uniform(2.0, 6.0))
+        if pauses.random() < 0.1:
+            self.ways.least = pauses.uniform(1.0, 1.5)
+            self.trace.note("far-away")
         self.history.on_settled = functools.partial(nothing_is_let_go_too_early, self)
         self.loop.run(self)
         if self.loop.complaints:

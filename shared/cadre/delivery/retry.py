@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from cadre.errors import NotSetUpYet, RetryableError
+from cadre.errors import Fenced, NotSetUpYet, OutcomeUnknown, RetryableError
 
 _log = logging.getLogger("cadre.retry")
 
@@ -64,6 +64,37 @@ async def retry(
         else:
             told("")
             return result
+
+
+async def store_surely(
+    store: Callable[[], Awaitable[int]],
+    last: Callable[[], Awaitable[tuple[int, bytes] | None]],
+    data: bytes,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> int:
+    """Return the sequence at which `data` is stored; `store` stores it if no other message is in its place.
+
+    It is stored again, with the same fence, for as long as that raises RetryableError. Fenced behind an unknown outcome
+    means that some write came through: `last`, the sequence and the data in that place, says whose. So an unknown
+    outcome costs one read at most, however slow the server is, and the caller keeps what it has decided. Raises Fenced
+    if another writer was first.
+    """
+    is_sent = False
+
+    async def once() -> int:
+        nonlocal is_sent
+        try:
+            return await store()
+        except OutcomeUnknown:
+            is_sent = True
+            raise
+
+    try:
+        return await retry(once, sleep)
+    except Fenced:
+        if is_sent and (found := await retry(last, sleep)) is not None and found[1] == data:
+            return found[0]
+        raise
 
 
 async def once_set_up(operation: Callable[[], Awaitable[T]], setup: Setup, log: logging.Logger = _log) -> T:

@@ -30,7 +30,7 @@ from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessag
 from cadre.protocol.policy import Span, TalliedCalls, Tally
 from cadre.runtime.model_calls import attempt_id
 from cadre.runtime.revision_queue import RevisionQueue
-from cadre.runtime.run_cache import CachedRun, PinnedPrompts, RunCache, read_run
+from cadre.runtime.run_cache import Awaited, CachedRun, PinnedPrompts, RunCache, read_run
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
 from cadre.telemetry.logs import fields_of_run
@@ -234,18 +234,18 @@ class Journaling:
 
         def go_on() -> None:
             if type(what) is ModelLost:
-                commands.extend(self.left_owed(run, record_id))
+                commands[:] = self.left_owed(run, record_id)
             else:
                 # The worker that ended the run may have died before it paid; a record that comes later reminds of it.
-                commands.extend(owed(run) if was_over else owed(run, since=entry.n))
+                commands[:] = owed(run) if was_over else owed(run, since=entry.n)
             if any(type(command) is CallModel for command in commands):
                 cached.transcript.catch_up(run)
 
-        asked = self._clock.now()
-        appended = await self._journal.append(
-            entry, cached.seq, before=cached.hash, ends_timer=ends_timer, meanwhile=go_on
-        )
-        cached.appended(appended, entry.cause, asked)
+        with Awaited(self._clock) as answer:
+            appended = await self._journal.append(
+                entry, cached.seq, before=cached.hash, ends_timer=ends_timer, meanwhile=go_on
+            )
+        cached.appended(appended, entry.cause, answer.as_of)
         return commands
 
     async def _arrival(self, cached: CachedRun, what: What, record_id: str) -> Arrival:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
+from typing import Self, TypeVar
 
+from cadre.delivery.retry import retry
 from cadre.engine.chat import Transcript
 from cadre.engine.fold import fold
 from cadre.errors import BlobMissing, PromptError
@@ -18,6 +21,14 @@ from cadre.protocol.topology import tree_of
 from cadre.recent import Recent
 
 MOST_RUNS = 512
+
+MOST_READS = 16
+"""Journals that a process reads at once."""
+
+_PAUSES = (1.0, 2.0, 4.0, 8.0)
+"""Seconds between two tries of a read. The server may have the first one in its queue still."""
+
+T = TypeVar("T")
 
 
 class CachedRun:
@@ -36,16 +47,17 @@ class CachedRun:
         """Of the entry at `seq`; "" when it has none."""
         self.invalid = False
         self.as_of = 0.0
-        """Time of the last read that found no later entry, by this process's clock."""
+        """Time of the last answer of the journal, by this process's clock (see Awaited)."""
         self.pointers = BackPointers()
         """Of the next entry."""
         self._places: dict[str, int] = {}
         """Stream sequences of the entries, by the record that each accounts for."""
 
     @classmethod
-    def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> CachedRun:
-        """Return the run as the `stored` entries of its journal tell, as read with its own prompts."""
+    def folded(cls, run: Run, stored: list[Stored], prompts: Prompts, as_of: float) -> CachedRun:
+        """Return the run as the `stored` entries of its journal say, as read with its own prompts."""
         cached = cls(run, prompts)
+        cached.as_of = as_of
         for seq, entry in stored:
             cached._note(seq, entry.hash, entry.cause)
         return cached
@@ -55,7 +67,7 @@ class CachedRun:
         return self._places.get(record_id, 0)
 
     def appended(self, appended: Appended, cause: str, at: float) -> None:
-        """The entry that accounts for `cause` is the run's last one now; it was sent at `at`."""
+        """The entry that accounts for `cause` is the run's last one as of `at`."""
         self.as_of = at
         self._note(appended.seq, appended.hash, cause)
 
@@ -65,11 +77,35 @@ class CachedRun:
         self._places[cause] = seq
 
 
-class Locked:
-    """A context that gives the run's state, and keeps others of this process from reading or changing it.
+BEAT_SECONDS = 0.5
 
-    Raises BusUnavailable.
+
+class Awaited:
+    """A context in which an answer of the journal is awaited; `as_of` is a time before which it was not made.
+
+    That is the beginning, or a beat at which the answer was not here yet: an answer of a slow server is as fresh as
+    that of a fast one. Where the process itself stood still, no beat came, and the answer may be as old as the
+    standstill. The last beat does not count: it may be late, and run before what has arrived is read.
     """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.as_of = self._last = clock.now()
+
+    def __enter__(self) -> Self:
+        self._handle = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
+        return self
+
+    def _beat(self) -> None:
+        self.as_of, self._last = self._last, self._clock.now()
+        self._handle = asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.cancel()
+
+
+class Locked:
+    """A context that gives the run's state, and keeps others of this process from reading or changing it."""
 
     def __init__(self, cache: RunCache, tree: str, run: str, fresh: bool, within: float) -> None:
         self._cache, self._tree, self._run = cache, tree, run
@@ -80,7 +116,8 @@ class Locked:
             cached = await self._cache.get(self._tree, self._run, fresh=self._fresh)
             await cached.lock.acquire()
             try:
-                while not cached.invalid and self._cache.age(cached) > self._within:
+                if not cached.invalid and self._cache.age(cached) > self._within:
+                    # Once: the load of more questions would make the next answer later still.
                     await self._cache.ask_again(cached)
             except BaseException:
                 cached.lock.release()
@@ -96,20 +133,26 @@ class Locked:
 
 
 class RunCache:
-    """At most MOST_RUNS folded runs, the least recently used forgotten first."""
+    """At most MOST_RUNS folded runs, the least recently used forgotten first.
+
+    A journal is read by one reader of the process at a time, and at most MOST_READS are read at once. While NATS does
+    not answer, a read is tried again after growing pauses: a server that is slow must not be slower for that.
+    """
 
     def __init__(self, journal: Journal, prompts: PinnedPrompts, clock: Clock) -> None:
         self._journal = journal
         self._prompts = prompts
         self._clock = clock
         self._cached = Recent[str, CachedRun](MOST_RUNS)
+        self._reading: dict[str, asyncio.Task[CachedRun]] = {}
+        self._places = asyncio.Semaphore(MOST_READS)
 
     def locked(self, tree: str, run: str, *, fresh: bool = False, within: float = math.inf) -> Locked:
         """Return the run's state as of at most `within` seconds ago."""
         return Locked(self, tree, run, fresh, within)
 
     async def accounts_for(self, record_id: str, tree: str, run: str) -> bool:
-        """Return whether the run's journal accounts for the record. Raises BusUnavailable."""
+        """Return whether the run's journal accounts for the record."""
         async with self.locked(tree, run) as cached:
             if record_id in cached.run.seen:
                 return True
@@ -124,26 +167,44 @@ class RunCache:
     async def get(self, tree: str, run: str, *, fresh: bool = False) -> CachedRun:
         """Return the run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
         cached = self._cached.get(run)
+        if cached is None and not fresh:
+            return await self._shared_read(tree, run)
         if cached is None:
-            asked = self._clock.now()
-            stored = [] if fresh else await self._journal.read(tree, run)
-            state = fold((one.entry for one in stored), run, tree)
-            prompts = await self._prompts.find(state.prompts)
-            # Somebody else may have folded it meanwhile: all must share one state and one lock.
-            if (cached := self._cached.get(run)) is None:
-                cached = CachedRun.folded(state, stored, prompts)
-                cached.as_of = asked
-            self._cached[run] = cached
-        else:
-            self._cached.move_to_end(run)
+            cached = CachedRun.folded(fold((), run, tree), [], self._prompts.own, self._clock.now())
+        self._cached[run] = cached
         return cached
+
+    async def _shared_read(self, tree: str, run: str) -> CachedRun:
+        reading = self._reading.get(run)
+        if reading is None:
+            reading = self._reading[run] = asyncio.create_task(self._read(tree, run), name=f"reading {run}")
+            reading.add_done_callback(lambda _: self._reading.pop(run))
+        return await asyncio.shield(reading)
+
+    async def _read(self, tree: str, run: str) -> CachedRun:
+        with Awaited(self._clock) as answer:
+            stored = await self._patiently(lambda: self._journal.read(tree, run))
+        state = fold((one.entry for one in stored), run, tree)
+        prompts = await retry(lambda: self._prompts.find(state.prompts), self._clock.sleep)
+        # A run that was taken for new meanwhile needs no read: all must share one state and one lock.
+        if (cached := self._cached.get(run)) is None:
+            cached = self._cached[run] = CachedRun.folded(state, stored, prompts, answer.as_of)
+        return cached
+
+    async def _patiently(self, read: Callable[[], Awaitable[T]]) -> T:
+        async def in_turn() -> T:
+            async with self._places:
+                return await read()
+
+        return await retry(in_turn, self._clock.sleep, pauses=_PAUSES)
 
     async def ask_again(self, cached: CachedRun) -> None:
         """Invalidate the state unless it is the one behind the journal's last entry. Reading the whole journal again
-        could take longer than the answer may be old. Raises BusUnavailable."""
-        asked = self._clock.now()
-        if await self._journal.last(cached.run.tree, cached.run.id) == cached.seq:
-            cached.as_of = asked
+        could take longer than the answer may be old."""
+        with Awaited(self._clock) as answer:
+            last = await self._patiently(lambda: self._journal.last(cached.run.tree, cached.run.id))
+        if last == cached.seq:
+            cached.as_of = answer.as_of
         else:
             self.invalidate(cached)
 

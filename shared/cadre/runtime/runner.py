@@ -4,16 +4,17 @@ and the model call, paid in place."""
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
+from cadre.delivery.retry import retry
 from cadre.engine.chat import as_text, in_summary, messages_of
 from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.context.text_size import clip, observation_of
 from cadre.journal.arrivals import ModelReplied, Poisoned, Toolset
 from cadre.journal.run import AnswerStep, Phase, Run, Step, TaskStep
 from cadre.loop.owed import owed
-from cadre.ports import Bus, Journal
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Record, Report, RunState, TimerFired
 from cadre.protocol.tagged import for_people
@@ -48,7 +49,7 @@ class Runner:
         journaling: type[Journaling] = Journaling,
     ) -> None:
         self._clock = world.clock
-        self._payments = Payments(world.journal, world.bus, prompts, spec.name)
+        self._payments = Payments(world, prompts, spec.name)
         self._calls = ModelCalls(world, spec.name, prices)
         self.journaling = journaling(spec, prompts, world, toolset, self._calls.abort)
         self.accounts_for = self.journaling.cache.accounts_for
@@ -175,29 +176,29 @@ ANSWERED: tuple[RunState, ...] = ("success", "max_steps_error")
 class Payments:
     """Pays for the runs of one agent. Paying twice is harmless: ids are derived, and receivers know them."""
 
-    def __init__(self, journal: Journal, bus: Bus, prompts: PinnedPrompts, agent: str) -> None:
-        self._journal = journal
-        self._bus = bus
+    def __init__(self, world: World, prompts: PinnedPrompts, agent: str) -> None:
+        self._journal = world.journal
+        self._bus = world.bus
+        self._sleep = world.clock.sleep
         self._prompts = prompts
         self._agent = agent
 
     async def pay(self, commands: list[Command]) -> SetTimer | None:
-        """Pay all commands but model calls; return the timer that is too short for a schedule.
-
-        Raises RetryableError: pay again.
-        """
+        """Pay all commands but model calls, each as often as it takes; return the timer that is too short for a
+        schedule."""
         short: SetTimer | None = None
         payments: list[Awaitable[object]] = []
         for command in commands:
             match command:
                 case Send():
-                    payments.append(self._send(command))
+                    payments.append(retry(partial(self._send, command), self._sleep))
                 case SetTimer() if command.cause is not None and _seconds(command) <= SHORT_WAIT_SECONDS:
                     short = command
                 case SetTimer():
-                    payments.append(self._bus.schedule(command.timer, self._agent, command.due))
+                    set_timer = partial(self._bus.schedule, command.timer, self._agent, command.due)
+                    payments.append(retry(set_timer, self._sleep))
                 case Revoke():
-                    payments.append(self._bus.revoke(command.effect(self._agent)))
+                    payments.append(retry(partial(self._bus.revoke, command.effect(self._agent)), self._sleep))
                 case CallModel():
                     pass
         if len(payments) == 1:

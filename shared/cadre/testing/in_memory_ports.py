@@ -16,6 +16,7 @@ from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, decode_record, encode
 from cadre.delivery.hash_chain import seal, whole_journal
 from cadre.delivery.persons_order import follows_of
+from cadre.delivery.retry import store_surely
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored
@@ -163,18 +164,25 @@ class InMemoryJournal:
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
         data, hash_ = seal(entry, before)
-        if meanwhile is not None:
-            meanwhile()
         stream, topology = self._reach.stream(entry.tree), self._reach.topology
+        wire, subject = self._reach.wire, topology.journal(entry.tree, entry.run)
 
-        def store() -> int:
-            seq = stream.append(topology.journal(entry.tree, entry.run), data, expect=fence)
+        def take() -> int:
+            seq = stream.append(subject, data, expect=fence)
             if ends_timer is not None:
                 stream.unschedule(topology.timer(entry.tree, entry.run, ends_timer))
             return seq
 
-        seq = await self._reach.wire.ask("appending", store, OutcomeUnknown)
-        return Appended(seq, hash_)
+        async def store() -> int:
+            if meanwhile is not None:
+                meanwhile()
+            return await wire.ask("appending", take, OutcomeUnknown)
+
+        async def last() -> tuple[int, bytes] | None:
+            head = await wire.ask("reading a journal", lambda: stream.last(subject), BusUnavailable)
+            return None if head is None else (head.seq, head.data)
+
+        return Appended(await store_surely(store, last, data), hash_)
 
 
 class InMemoryBus:

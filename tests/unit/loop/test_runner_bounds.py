@@ -131,5 +131,7 @@ async def test_a_wait_of_a_second_is_the_workers_own_and_a_longer_one_the_server
 ) -> None:
     world = MemoryWorld()
     wait = SetTimer(timer("model-act-1-1"), due=100.0 + seconds, began=100.0, cause=cause)
-    short = await Payments(world.journal, world.bus, PinnedPrompts(PROMPTS), "boss").pay([wait])
+    short = await Payments(
+        World(world.journal, world.bus, ScriptedModel(), world.clock, world.tallies), PinnedPrompts(PROMPTS), "boss"
+    ).pay([wait])
     assert (short is None, len(world.timers())) == (scheduled == 1, scheduled)

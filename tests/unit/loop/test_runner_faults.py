@@ -7,15 +7,16 @@ import msgspec
 import pytest
 
 from cadre.engine.budget import over_budget
-from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
+from cadre.errors import ModelUnavailable
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.ports import Appended, Confirm, ModelReply
 from cadre.protocol.messages import Report
 from cadre.protocol.usage import Budget, Usage
+from cadre.runtime import run_cache
 from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
-from unit.loop.workers import count, each_cause_once, says, stuck, worker
+from unit.loop.workers import count, dies_unpaid, each_cause_once, says, stuck, worker
 
 
 async def test_a_worker_whose_call_was_taken_over_drops_the_answer_and_walks_away() -> None:
@@ -145,9 +146,7 @@ async def test_a_late_worker_pays_for_whoever_ended_the_run_and_died_of_it() -> 
     delegated = task(parent="r0")
     late = asyncio.create_task(worker(world, model).handle(delegated))
     await model.asked.wait()
-    world.wire.failing_sends = 1
-    with pytest.raises(BusUnavailable):
-        await worker(world, ScriptedModel(says(ANSWER))).handle(delegated, deliveries=2)
+    await dies_unpaid(world, worker(world, ScriptedModel(says(ANSWER))), delegated, deliveries=2)
     assert world.run("r1").phase is Phase.DONE
     assert world.bus.sent == []
     gate.set()
@@ -180,10 +179,7 @@ async def test_two_results_handled_by_two_processes_make_one_next_step(turns: in
 @pytest.mark.parametrize("deliveries", [2, 1], ids=["", "a killed nats-server counts from one again"])
 async def test_what_was_journaled_but_not_sent_is_sent_on_redelivery(deliveries: int) -> None:
     world = MemoryWorld()
-    dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
-    world.wire.failing_sends = 1
-    with pytest.raises(BusUnavailable):
-        await dead.handle(task())
+    await dies_unpaid(world, worker(world, ScriptedModel(says(call("add", a=1, b=1)))), task())
     assert world.bus.sent == []
     model = ScriptedModel(says(ANSWER))
     assert await worker(world, model).handle(task(), deliveries)
@@ -262,12 +258,50 @@ async def test_an_append_whose_answer_is_lost_is_not_made_twice(lost: int) -> No
     each_cause_once(world)
 
 
-async def test_a_lost_answer_is_told_to_the_caller() -> None:
+async def test_a_worker_keeps_its_answer_while_the_journal_gives_none() -> None:
+    """The outcome of each append is found out by one read, and no model is asked again for it."""
+    world, model = MemoryWorld(), ScriptedModel(says(ANSWER))
+    world.wire.lost_answers = 2
+    assert await worker(world, model).handle(task())
+    assert world.run("r1").phase is Phase.DONE
+    assert (len(model.requests), count(world, ev.ModelCalled), len(world.entries("r1"))) == (1, 1, 2)
+    assert world.wire.asked["reading a journal"] == 2
+    each_cause_once(world)
+
+
+@pytest.mark.parametrize(("seconds_at_once", "reads"), [(1.0, 0), (60.0, 2)], ids=["slow server", "standstill"])
+async def test_reads_of_a_run_do_not_rise_with_the_time_that_answers_take(
+    seconds_at_once: float, reads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that waits knows that its answer is new; one that stood still asks once for each model call."""
     world = MemoryWorld()
-    runner = worker(world, ScriptedModel(says(ANSWER)))
-    world.wire.lost_answers = 1
-    with pytest.raises(OutcomeUnknown):
-        await runner.handle(task())
+    append = world.journal.append
+    monkeypatch.setattr(run_cache, "BEAT_SECONDS", 0.0)
+
+    async def slow(*entry: Any, **how: Any) -> Appended:
+        appended = await append(*entry, **how)
+        for _ in range(60 // int(seconds_at_once)):
+            world.clock.time += seconds_at_once
+            await asyncio.sleep(0)
+        return appended
+
+    monkeypatch.setattr(world.journal, "append", slow)
+    runner = worker(world, ScriptedModel(says(call("look", at="x")), says(ANSWER)))
+    assert await runner.handle(task())
+    assert await runner.handle(result("r1_1_0", "x"))
+    assert world.run("r1").phase is Phase.DONE
+    assert world.wire.asked["reading a journal"] == reads
+
+
+async def test_records_of_one_run_share_a_read_of_its_journal() -> None:
+    world = MemoryWorld()
+    looks = [call("look", at=str(number)) for number in range(8)]
+    await worker(world, ScriptedModel(says(*looks))).handle(task())
+    other = worker(world, ScriptedModel(says(ANSWER)))
+    asked = world.wire.asked["reading a journal"]
+    assert all(await asyncio.gather(*(other.handle(result(f"r1_1_{number}", "x")) for number in range(8))))
+    assert world.run("r1").phase is Phase.DONE
+    assert world.wire.asked["reading a journal"] == asked + 1
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["of its own process", "in another process"])

@@ -7,6 +7,7 @@ import msgspec
 
 from cadre.journal import events as ev
 from cadre.ports import ModelReply
+from cadre.protocol.messages import Record
 from cadre.protocol.usage import Usage
 from cadre.runtime.runner import Runner
 from unit.loop.build import ANSWER, OFFER, SPEC, task
@@ -42,3 +43,15 @@ async def stuck(
     handling = asyncio.create_task(runner.handle(task()))
     await model.asked.wait()
     return runner, handling, gate
+
+
+async def dies_unpaid(world: MemoryWorld, runner: Runner, record: Record, deliveries: int = 1) -> None:
+    """Kill the worker of a record between its entry and the first message that this owes."""
+    world.wire.failing_sends = 1
+    world.clock.running.clear()
+    handling = asyncio.create_task(runner.handle(record, deliveries))
+    await world.clock.asleep.wait()
+    handling.cancel()
+    await asyncio.wait({handling})
+    assert handling.cancelled()
+    world.clock.running.set()

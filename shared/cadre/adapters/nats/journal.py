@@ -13,6 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import ReplicaTries
 from cadre.delivery.codec import HEADERS, pack_entry, unpack_entry
 from cadre.delivery.hash_chain import whole_journal
+from cadre.delivery.retry import retry, store_surely
 from cadre.errors import BlobMissing, BusUnavailable
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Stored
@@ -62,10 +63,17 @@ class NatsJournal:
         if ends_timer is not None:
             timer = self._topology.timer(entry.tree, entry.run, ends_timer)
             headers = {**HEADERS, jetstream.SCHEDULE_NEXT: "purge", jetstream.SCHEDULER: timer}
-        data, hash_ = await pack_entry(entry, before, self._blobs)
+        data, hash_ = await retry(lambda: pack_entry(entry, before, self._blobs))
         subject = self._topology.journal(entry.tree, entry.run)
-        seq = await jetstream.append(self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile)
-        return Appended(seq, hash_)
+
+        async def store() -> int:
+            return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile)
+
+        async def last() -> tuple[int, bytes] | None:
+            head = await jetstream.last(self._nc, self._topology.stream_of(entry.tree), subject)
+            return None if head is None else (head.seq, head.data)
+
+        return Appended(await store_surely(store, last, data), hash_)
 
     async def _get_all(self, stream: str, seqs: Sequence[int]) -> list[Stored]:
         return await asyncio.gather(*(self._get(stream, seq) for seq in seqs))
