@@ -54,6 +54,21 @@ command(sys.argv[1:])
 """
 
 
+MOST_MB = 60
+"""Of an agent that waits for its first run."""
+
+
+def test_an_agent_that_waits_for_its_first_run_has_no_client_of_its_endpoint_yet(tmp_path: Path) -> None:
+    """The library of the client would be 24 MB and 0.4 s of its start."""
+    file = tmp_path / "kid.yaml"
+    file.write_text(AGENT)
+    with Stack(tmp_path) as stack:
+        endpoint = {"CADRE_MODEL_URL": "http://127.0.0.1:1/v1", "CADRE_MODEL": "m"}
+        kid = stack.add("kid", "cadre.cli.main", "agent", file, **endpoint)
+        pages = int(Path(f"/proc/{kid.pid}/statm").read_text().split()[1])
+        assert pages * os.sysconf("SC_PAGE_SIZE") <= MOST_MB * 1e6
+
+
 def test_a_service_says_what_it_waits_for(tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     with Stack(tmp_path) as stack:

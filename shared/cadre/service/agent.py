@@ -233,9 +233,6 @@ class AgentHost:
             log.warning("%s: %s", self._spec.name, tight)
         if (doubt := doubtful_calls(self._spec)) is not None:
             log.warning("%s: %s", self._spec.name, doubt)
-        if self._asks_endpoint:
-            # Its import takes the better part of a second of the processor: not the first run's.
-            await self._own_model.load()
         presence = self._platform.presence(
             agent=self._card,
             revision=self._runner.journaling.revision,

@@ -1,5 +1,6 @@
 """An agent's models as one: each request says which of them it is for."""
 
+import asyncio
 from collections.abc import Callable
 
 from cadre.adapters.models.openai_model import OpenAIModel, unconfirmed
@@ -23,6 +24,8 @@ class ModelChain:
         self._specs = [spec, *spec.fallbacks]
         self._slots = RequestSlots()
         self._models = [OpenAIModel(one, begin, blobs, now, self._slots) for one in self._specs]
+        self._loading = asyncio.Lock()
+        self._is_loaded = False
 
     @property
     def waiting(self) -> int:
@@ -38,13 +41,19 @@ class ModelChain:
 
     async def complete_in_turn(self, request: ModelRequest, on_text: OnText, confirm: Confirm) -> ModelReply:
         """Do as `complete`, and awaits `confirm` once `model.parallel` has let the request through."""
+        if not self._is_loaded:
+            await self.load()
         chosen = min(request.fallback, len(self._models) - 1)
         request = as_seen(request, self._specs[chosen])
         return await self._models[chosen].complete(request, on_text, confirm)
 
     async def load(self) -> None:
-        """Load the client library, so that the first call need not wait for it."""
-        await self._models[0].load()
+        """Prepare the first model, once: the first call does so. An agent that waits for its first run has neither the
+        time nor the memory of the client library to spare."""
+        async with self._loading:
+            if not self._is_loaded:
+                await self._models[0].load()
+                self._is_loaded = True
 
     async def close(self) -> None:
         """Close the connections."""

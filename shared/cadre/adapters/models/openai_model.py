@@ -92,7 +92,7 @@ async def unconfirmed() -> None:
 
 
 class OpenAIModel:
-    """One agent's model. The client library is loaded by `load`, or with the first call.
+    """One agent's model. The client library is loaded with the first call, or by `load` before it.
 
     Args:
         settings_now: asked before each call where the model is by now; None: where `settings` says.
