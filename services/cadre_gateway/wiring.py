@@ -22,7 +22,7 @@ from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.object_store import NatsSnapshots
 from cadre.adapters.nats.queues.left_queues import NatsLeftQueues
 from cadre.adapters.nats.reading.history import History, NatsArchive, watch_deltas
-from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
+from cadre.adapters.nats.reading.tail import Decoded, LiveTail, Tail, stream_states
 from cadre.adapters.nats.registry import retire
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
@@ -121,6 +121,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     tail = new_tail(projector.on_entry, projector.on_lifecycle)
     lookup = RunLookup(index, History(nc, topology, blobs), platform.journal, erasure, platform.shards)
     feeds = LiveFeeds(LiveTail(nc, topology, blobs, LedgerFeed(ledger, lookup.history).on_entry))
+    tail.decoded = feeds.tail.decoded = Decoded()
     live_spans = _live_spans(platform, tracing_settings) if tracing_settings.endpoint else None
     reach = CallerReach(lookup, NatsMemory(nc, topology))
     door, access_routers, to_provider = _access(options, platform, reach)

@@ -13,7 +13,7 @@ from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
-from cadre_gateway.reading.detail import DetailPage, LiveNames, run_detail, run_result
+from cadre_gateway.reading.detail import DetailPage, LiveNames, run_detail
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key, owned_key
@@ -85,11 +85,13 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         answer: Response
         if wanted.stream:
             answer = EventStream(streams.frames(run.id, 0))
-        elif seconds and await run_end.wait(run.id, seconds):
-            answer = json_answer(await run_result(lookup, run.id, wanted.return_full_result))
         elif seconds:
-            async with answer_deadline():
-                return accepted(await lookup.find(run.id))  # it may wait for a person by now
+            full = wanted.return_full_result
+            result = await run_end.result(run.id, seconds, full=full, is_new=key is None)
+            if result is None:
+                async with answer_deadline():
+                    return accepted(await lookup.find(run.id))  # it may wait for a person by now
+            answer = json_answer(result)
         else:
             return accepted(run)
         answer.headers.update(run_headers(run.id))

@@ -9,14 +9,15 @@ import anyio
 import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.api.runs import RunSummary
+from cadre.api.runs import RunResult, RunSummary
 from cadre.errors import BusFull
-from cadre.journal.events import CancelRequested
+from cadre.journal.events import CancelRequested, RunFinished
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import tree_of
-from cadre.views.run_summary import end_state
+from cadre.views.run_summary import end_of
 from cadre_gateway import SENDER
+from cadre_gateway.reading.detail import run_result
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.idempotency import IdempotencyKey
@@ -43,14 +44,29 @@ class RunEnd:
 
         Raises a 404 or 410 problem when there is no such run (any more), BusUnavailable.
         """
+        return bool(await self._end(run, seconds))
+
+    async def result(self, run: str, seconds: float, *, full: bool, is_new: bool) -> RunResult | None:
+        """Return the result of the run once it has ended, None if it has not within `seconds` from now. `is_new` says
+        that this very request has started it. Raises as `wait`."""
+        end = await self._end(run, seconds, is_new)
+        if isinstance(end, RunFinished) and not full:
+            return RunResult(id=run, state=end.state, output=end.output, error=end.error)
+        return await run_result(self.lookup, run, full) if end else None
+
+    async def _end(self, run: str, seconds: float, is_new: bool = False) -> RunFinished | bool:
+        """Return the end as it came, or whether the run has ended."""
         feed: Feed[Stored] = Feed()
         deadline = time.monotonic() + seconds
         with self.feeds.follow(run, feed):
-            if (await self.lookup.find(run)).finished:
+            # A new run of which nothing was heard yet is heard from its beginning: there is nothing to look up.
+            is_heard = is_new and not self.feeds.last_live(tree_of(run))
+            if not is_heard and (await self.lookup.find(run)).finished:
                 return True
             while (left := deadline - time.monotonic()) > 0 and not self.feeds.draining:
-                if any(end_state(one.entry, run) for one in await feed.take(left)):
-                    return True
+                for one in await feed.take(left):
+                    if (end := end_of(one.entry, run)) is not None:
+                        return end
                 if feed.overflowed:
                     feed.clear()
                     if (await self.lookup.find(run)).finished:

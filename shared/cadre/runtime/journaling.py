@@ -30,7 +30,7 @@ from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessag
 from cadre.protocol.policy import Span, TalliedCalls, Tally
 from cadre.runtime.model_calls import attempt_id
 from cadre.runtime.revision_queue import RevisionQueue
-from cadre.runtime.run_cache import Awaited, CachedRun, PinnedPrompts, RunCache, read_run
+from cadre.runtime.run_cache import AnswerWait, CachedRun, PinnedPrompts, RunCache, read_run
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
 from cadre.telemetry.logs import fields_of_run
@@ -241,7 +241,7 @@ class Journaling:
             if any(type(command) is CallModel for command in commands):
                 cached.transcript.catch_up(run)
 
-        with Awaited(self._clock) as answer:
+        with AnswerWait(self._clock) as answer:
             appended = await self._journal.append(
                 entry, cached.seq, before=cached.hash, ends_timer=ends_timer, meanwhile=go_on
             )

@@ -47,7 +47,7 @@ class CachedRun:
         """Of the entry at `seq`; "" when it has none."""
         self.invalid = False
         self.as_of = 0.0
-        """Time of the last answer of the journal, by this process's clock (see Awaited)."""
+        """Time of the last answer of the journal, by this process's clock (see AnswerWait)."""
         self.pointers = BackPointers()
         """Of the next entry."""
         self._places: dict[str, int] = {}
@@ -80,7 +80,7 @@ class CachedRun:
 BEAT_SECONDS = 0.5
 
 
-class Awaited:
+class AnswerWait:
     """A context in which an answer of the journal is awaited; `as_of` is a time before which it was not made.
 
     That is the beginning, or a beat at which the answer was not here yet: an answer of a slow server is as fresh as
@@ -182,7 +182,7 @@ class RunCache:
         return await asyncio.shield(reading)
 
     async def _read(self, tree: str, run: str) -> CachedRun:
-        with Awaited(self._clock) as answer:
+        with AnswerWait(self._clock) as answer:
             stored = await self._patiently(lambda: self._journal.read(tree, run))
         state = fold((one.entry for one in stored), run, tree)
         prompts = await retry(lambda: self._prompts.find(state.prompts), self._clock.sleep)
@@ -201,7 +201,7 @@ class RunCache:
     async def ask_again(self, cached: CachedRun) -> None:
         """Invalidate the state unless it is the one behind the journal's last entry. Reading the whole journal again
         could take longer than the answer may be old."""
-        with Awaited(self._clock) as answer:
+        with AnswerWait(self._clock) as answer:
             last = await self._patiently(lambda: self._journal.last(cached.run.tree, cached.run.id))
         if last == cached.seq:
             cached.as_of = answer.as_of

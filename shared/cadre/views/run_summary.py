@@ -20,11 +20,17 @@ _WITHOUT_CONSEQUENCE = frozenset(
 """They say nothing of what the run is about; what follows from them stands next to them in their entry."""
 
 
-def end_state(entry: Entry, run: str) -> RunState | None:
-    """Return the state in which the run has ended with this entry; None when it goes on."""
+def end_of(entry: Entry, run: str) -> ev.RunFinished | None:
+    """Return the end that the run has come to with this entry; None when it goes on."""
     if entry.run != run:
         return None
-    return next((event.state for event in entry.events if type(event) is ev.RunFinished), None)
+    return next((event for event in entry.events if type(event) is ev.RunFinished), None)
+
+
+def end_state(entry: Entry, run: str) -> RunState | None:
+    """Return the state in which the run has ended with this entry; None when it goes on."""
+    end = end_of(entry, run)
+    return end.state if end is not None else None
 
 
 def starts_no_run(entry: Entry) -> bool:

@@ -34,6 +34,8 @@ _BLOB_PAUSE_SECONDS = 1.0
 
 _REMEMBERED_TREES = 2_000
 
+_LARGE_BYTES = 16_384
+
 
 class Read(NamedTuple):
     """An entry as the tail came upon it."""
@@ -74,6 +76,25 @@ def reader_names(shards: int) -> list[tuple[int, str]]:
     return [(shard, f"{shard}/{kind}") for shard in range(shards) for kind in _READS]
 
 
+class Decoded:
+    """The latest entries that one of two tails has decoded, for the other one."""
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._reads = Recent[tuple[int, int], tuple[bytes, Read]](max(1, most))
+
+    def keep(self, held: StoredMessage, read: Read) -> None:
+        """Keep an entry that can be read, unless it is large."""
+        if self._most and read.stored is not None and len(held.data) <= _LARGE_BYTES:
+            self._reads[read.shard, read.seq] = (held.data, read)
+
+    def take(self, shard: int, held: StoredMessage) -> Read | None:
+        """Return what the message holds if it was kept, and forget it. A stream that was made again has other messages
+        at the same places."""
+        data, read = self._reads.pop((shard, held.seq), (b"", None))
+        return read if data == held.data else None
+
+
 class _Readers(ABC):
     """Runs ordered readers of all shards, and decodes what they read."""
 
@@ -81,6 +102,8 @@ class _Readers(ABC):
         self._nc = nc
         self._topology = topology
         self._blobs = blobs
+        self.decoded = Decoded(0)
+        """Shared by two tails that read the same."""
         self.on_newer: Callable[[str], None] | None = None
         """Called with a tree for each message of it that only a newer version can read."""
         self._readers: list[OrderedReader] = []
@@ -139,11 +162,15 @@ class _Readers(ABC):
         return OrderedReader(self._nc, self._topology.stream(shard), subject, 0, handle)
 
     async def _read_entry(self, shard: int, held: StoredMessage) -> Read:
+        if (read := self.decoded.take(shard, held)) is not None:
+            return read
         refs = refs_in(held.data)
         entry = await self._read_whole(held, refs)
         tree, _ = self._topology.parse(held.subject)
         stored = Stored(held.seq, entry) if entry is not None else None
-        return Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported)
+        read = Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported)
+        self.decoded.keep(held, read)
+        return read
 
     async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
         """Read an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
