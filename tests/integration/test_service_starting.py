@@ -63,8 +63,8 @@ def test_an_agent_that_waits_for_its_first_run_has_no_client_of_its_endpoint_yet
     file = tmp_path / "kid.yaml"
     file.write_text(AGENT)
     with Stack(tmp_path) as stack:
-        endpoint = {"CADRE_MODEL_URL": "http://127.0.0.1:1/v1", "CADRE_MODEL": "m"}
-        kid = stack.add("kid", "cadre.cli.main", "agent", file, **endpoint)
+        stack.environment |= {"CADRE_MODEL_URL": "http://127.0.0.1:1/v1", "CADRE_MODEL": "m"}
+        kid = stack.add("kid", "cadre.cli.main", "agent", file)
         pages = int(Path(f"/proc/{kid.pid}/statm").read_text().split()[1])
         assert pages * os.sysconf("SC_PAGE_SIZE") <= MOST_MB * 1e6
 
