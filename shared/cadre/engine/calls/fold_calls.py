@@ -17,6 +17,7 @@ _REMEMBERED = 64
 """The number of revoked calls that are kept, the last ones, in case a worker died before it sent the message."""
 
 Opening = ev.ApprovalRequested | ev.ToolCalled | ev.DelegateStarted | ev.CallRefused
+"""The events that begin an open call, or one that is refused."""
 
 
 def open_call(run: Run, event: Opening, n: int, at: float) -> None:

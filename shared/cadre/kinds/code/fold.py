@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cadre.engine.calls.fold_calls import error_of, failure_of
+from cadre.engine.calls.fold_calls import Opening, error_of, failure_of
 from cadre.engine.context.text_size import clip
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
@@ -19,9 +19,6 @@ from cadre.kinds.code.section import code_of
 from cadre.protocol.code import CodeExchange, CodeReply
 from cadre.protocol.files import holds_binary
 from cadre.protocol.topology import call_id
-
-OPENS = (ev.ToolCalled, ev.DelegateStarted, ev.ApprovalRequested, ev.CallRefused)
-"""The events that begin an open call, or one that is refused."""
 
 _OUTCOMES = ev.ToolAnswered | ev.CallRefused | ev.CallTimedOut | ev.CallDropped
 
@@ -69,7 +66,7 @@ def _state(run: Run) -> CodeState:
 
 def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: float) -> None:
     """The calls of the block: each is noted when it is opened, and again with its outcome."""
-    if isinstance(event, OPENS) and event.call not in work.calls and len(work.calls) < len(work.asked):
+    if isinstance(event, Opening) and event.call not in work.calls and len(work.calls) < len(work.asked):
         work.calls.append(event.call)
     if (reply := reply_in(run, event)) is not None:
         _reply(work, *reply, n, at)

@@ -29,6 +29,7 @@ from cadre.kinds.code.records import (
     BlockYielded,
     CodeState,
     CodeStep,
+    copied,
 )
 from cadre.kinds.code.section import CodeSpec, code_of
 from cadre.kinds.stepwise import Stepwise
@@ -131,17 +132,6 @@ class CodeKind(Stepwise):
     def _calls(self, draft: Draft, yielded: CodeYielded) -> None:
         """The calls of the block go the way of all calls: policy, budget, journal."""
         run = draft.run
-        event = BlockYielded(
-            block=yielded.block,
-            exchange=yielded.exchange,
-            calls=yielded.calls,
-            clock=yielded.clock,
-            logs=yielded.logs,
-            sandbox=yielded.sandbox,
-            tier=yielded.tier,
-            references=yielded.references,
-            stored=yielded.stored,
-        )
         used_up = self._used_up(run, len(yielded.calls), yielded.stored)
         cards = named_in_code([*run.tools.values(), *run.members.values()])
         calls = []
@@ -149,7 +139,7 @@ class CodeKind(Stepwise):
             name = cards[call.name].name if call.name in cards else call.name
             error = self._unknown(run, call.arguments, yielded.references)
             calls.append(RequestedCall(name, call.arguments, error))
-        draft.note(event)
+        draft.note(copied(BlockYielded, yielded))
         if used_up is not None:
             draft.stop("error", draft.found(), used_up)
         else:
@@ -162,23 +152,7 @@ class CodeKind(Stepwise):
         if refused is not None:
             ended = replace(ended, output=None, is_final_answer=False, error=ended.error or refused)
         used_up = self._used_up(draft.run, 0, ended.stored)
-        event = BlockFinished(
-            block=ended.block,
-            exchange=ended.exchange,
-            output=ended.output,
-            text=ended.text,
-            is_final_answer=ended.is_final_answer,
-            logs=ended.logs,
-            error=ended.error,
-            notes=ended.notes,
-            snapshot=ended.snapshot,
-            sandbox=ended.sandbox,
-            tier=ended.tier,
-            seconds=ended.seconds,
-            references=ended.references,
-            stored=ended.stored,
-        )
-        draft.note(event)
+        draft.note(copied(BlockFinished, ended))
         if ended.is_final_answer and ended.error is None:
             draft.answer(ended.output)
         elif used_up is not None:

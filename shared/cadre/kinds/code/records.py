@@ -1,6 +1,6 @@
 """Declare the kind `code` and its records: blocks of code, their exchanges with a sandbox, the variables left."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
+
+E = TypeVar("E", bound=JournalEvent)
 
 PYTHON = "python"
 """As a tool: what runs the blocks of an agent that writes code."""
@@ -29,6 +31,11 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
 
     def describe(self) -> Description:
         return Description("running code", work=[PieceOfWork(self.block, "code", text=self.code, tool=PYTHON, **_SPAN)])
+
+
+def copied(event: type[E], record: CodeYielded | CodeFinished) -> E:
+    """Return the event of this class that copies the record field by field."""
+    return event(**{name: getattr(record, name) for name in event.__struct_fields__})
 
 
 class ProcessYielded(JournalEvent, frozen=True):

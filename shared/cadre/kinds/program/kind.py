@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.budget import share
+from cadre.engine.calls.fold_calls import Opening
 from cadre.engine.chat import functions
 from cadre.engine.commands import Command, Send
 from cadre.engine.draft import Draft
@@ -14,7 +15,8 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import ActionStep, CallState, Run
-from cadre.kinds.code.fold import OPENS, reply_in
+from cadre.kinds.code.fold import reply_in
+from cadre.kinds.code.records import copied
 from cadre.kinds.program.records import (
     KIND,
     ProgramAsked,
@@ -47,10 +49,10 @@ class ProgramKind(Kind):
     def arrived(self, draft: Draft, what: Message | Signalled | Absent) -> bool:
         match what:
             case CodeYielded() if _is_awaited(draft.run, what) and what.calls:
-                draft.note(_copied(ProgramAsked, what))
+                draft.note(copied(ProgramAsked, what))
                 self._take_up(draft)
             case CodeFinished() if _is_awaited(draft.run, what):
-                draft.note(_copied(ProgramEnded, what))
+                draft.note(copied(ProgramEnded, what))
                 self._end(draft, what)
             case _:
                 return False
@@ -176,11 +178,6 @@ def state_of(run: Run) -> ProgramState:
     return run.own if isinstance(run.own, ProgramState) else ProgramState()
 
 
-def _copied(kind: type[Any], what: CodeYielded | CodeFinished) -> Any:
-    """Return the event that copies the record."""
-    return kind(**{name: getattr(what, name) for name in kind.__struct_fields__})
-
-
 def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     """Return True if the program host owes this; the answer of a second one to the same question is not awaited."""
     state = state_of(run)
@@ -197,7 +194,7 @@ def _open_request(state: ProgramState) -> int | None:
 def _take_call(run: Run, state: ProgramState, event: JournalEvent, n: int, at: float) -> None:
     """A call is noted as it begins, and again with its outcome."""
     places = [place for place, one in enumerate(state.asked) if not asks_model(one)]
-    if isinstance(event, OPENS) and event.call not in state.calls and len(state.calls) < len(places):
+    if isinstance(event, Opening) and event.call not in state.calls and len(state.calls) < len(places):
         state.calls.append(event.call)
     found = reply_in(run, event)
     if found is not None and found[0] in state.calls:
