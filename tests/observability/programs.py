@@ -106,7 +106,7 @@ class Jaeger(Program):
             {**span, "resource": attributes_of(group["resource"])}
             for group in answer.json()["result"]["resourceSpans"]
             for scope in group["scopeSpans"]
-            for span in scope["spans"]
+            for span in scope.get("spans", ())
         ]
 
     def asks(self) -> set[tuple[str, str]]:

@@ -210,7 +210,9 @@ def test_a_full_queue_of_the_collector_refuses_and_loses_nothing(
             with watching(stack, full) as watchers:
                 watchers.see('{__name__=~"otelcol_exporter_enqueue_failed_spans(_total)?"} > 0')
                 watchers.fires("CadreTraceReceiverDown")
-                assert watchers.firing() == {way: {"CadreTraceReceiverDown"} for way in watchers.ways}
+                # What is cut short here is late with 20 entries, which a slow machine may have by then.
+                firing = {way: names - {"CadreTracesLate"} for way, names in watchers.firing().items()}
+                assert firing == {way: {"CadreTraceReceiverDown"} for way in watchers.ways}
                 full.kill()
                 full.send_to(jaeger.otlp)
                 full.start()
