@@ -235,6 +235,11 @@ def test_the_runs_of_a_user_are_selected_summed_up_and_cancelled(
     expect(rows(page)).to_have_count(0)
 
     page.goto(f"{gateway.service.url}/#/runs?user=ann")
+    every = page.get_by_label("Select all that are shown")
+    every.check()
+    expect(chosen).to_contain_text("4 selected")
+    every.uncheck()
+    expect(chosen).to_be_hidden()
     for at in (0, 1):
         rows(page).nth(at).get_by_role("checkbox").check()
     chosen.get_by_role("link", name="Compare").click()

@@ -1,11 +1,12 @@
 // The first page: what needs a person now, what has happened, and who has work.
 
-import { get, withQuery } from "../http/api.js";
+import { get, may, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { SPANS } from "../state/usage.js";
 import { alert, empty, field, fill, h, table, withCode } from "../view/element.js";
 import { argumentsText, brief, clock, duration, errorText, relative } from "../view/format.js";
 import { showUsage } from "../view/usage_charts.js";
+import { startRun } from "./new_run.js";
 
 const LISTED = 5;
 const COUNTED = 100;
@@ -32,7 +33,9 @@ export function overviewPage(main, { query, setQuery }) {
   };
   const choice = (name, options) => h("select", { onchange: change(name) },
     options.map(([value, words]) => h("option", { value, selected: value === chosen[name] }, words)));
-  fill(main, h("h1", null, "Overview"), problem,
+  const start = h("span", { class: "actions" });
+  may("act").then((allowed) => fill(start, allowed && h("button", { type: "button", class: "primary", onclick: () => startRun() }, "New run")), (error) => fill(problem, alert(error.message)));
+  fill(main, h("div", { class: "section-head" }, h("h1", null, "Overview"), start), problem,
     h("section", { "aria-label": "Needs a person" }, h("h2", null, "Needs a person"), needs),
     h("section", { "aria-label": "What happened" }, h("h2", null, "What happened"),
       h("form", { class: "bar", onsubmit: (event) => event.preventDefault() },

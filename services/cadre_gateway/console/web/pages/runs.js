@@ -35,7 +35,14 @@ export function runsPage(main, { query, setQuery }) {
   let typing = null;
   const selected = new Map();
   let columnNames = query.get("columns")?.split(",") ?? kept("columns", SHOWN_FIRST);
-  const columns = columnsOf({ isSelected: (id) => selected.has(id), select, filterBy });
+  const all = h("input", { type: "checkbox", "aria-label": "Select all that are shown", onchange: () => {
+    for (const run of held.shown) {
+      if (all.checked) selected.set(run.id, run);
+      else selected.delete(run.id);
+    }
+    draw();
+  } });
+  const columns = columnsOf({ all, isSelected: (id) => selected.has(id), select, filterBy });
   const problem = h("div", null);
   const news = h("div", { class: "news", role: "status" });
   const none = h("div", { hidden: true });
@@ -145,6 +152,7 @@ export function runsPage(main, { query, setQuery }) {
       row.querySelector("input").checked = selected.has(row.dataset.key);
     }
     for (const run of held.shown) if (selected.has(run.id)) selected.set(run.id, run);
+    all.checked = held.shown.length > 0 && held.shown.every(({ id }) => selected.has(id));
     runs.hidden = !held.shown.length;
     none.hidden = held.shown.length > 0;
     fill(none, empty(before || FILTERS.some((name) => name !== "sort" && filters[name]) ? "No run fits these filters." : "No runs yet: give the team its first task by “New run”."));
@@ -317,10 +325,10 @@ function menu(words, content) {
 }
 
 /** All columns; those with `always` are there whatever is chosen. */
-function columnsOf({ isSelected, select, filterBy }) {
+function columnsOf({ all, isSelected, select, filterBy }) {
   const filter = (name, value, text = value) => value && h("button", { type: "button", class: "quiet", title: `Only runs with ${name} ${value}`, onclick: () => filterBy(name, value) }, text);
   return [
-    { name: "select", head: h("span", { class: "hidden" }, "Selected"), always: true, cell: (run) => h("input", { type: "checkbox", "aria-label": `Select ${brief(run.task, 60) || run.id}`, checked: isSelected(run.id), onchange: (event) => select(run.id, event.target.checked) }) },
+    { name: "select", head: all, always: true, cell: (run) => h("input", { type: "checkbox", "aria-label": `Select ${brief(run.task, 60) || run.id}`, checked: isSelected(run.id), onchange: (event) => select(run.id, event.target.checked) }) },
     { name: "state", head: "State", always: true, cell: stateCell },
     { name: "task", head: "Task", always: true, cell: (run) => h("a", { href: `#/run/${encodeURIComponent(run.id)}`, title: run.task }, withCode(brief(run.task, 120) || run.id)) },
     { name: "agent", head: "Agent", cell: (run) => filter("agent", run.agent) },
