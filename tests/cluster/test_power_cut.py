@@ -21,6 +21,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
+from harness.nats_cluster import SIZE, NatsCluster
 from harness.nats_server import NatsServer
 
 pytestmark = pytest.mark.skipif(
@@ -105,6 +106,48 @@ async def test_a_power_cut(disk: Disk, sync: str, capsys: pytest.CaptureFixture[
         assert lost == 0
     else:
         # Were nothing lost here, the experiment could not tell.
+        assert lost > 0
+
+
+@pytest.mark.parametrize(("machines", "sync"), [(1, "100ms"), (1, "120s"), (SIZE, "always"), (SIZE, "1s")])
+async def test_a_power_cut_of_three_servers(
+    disk: Disk, tmp_path: Path, machines: int, sync: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One machine without power loses nothing, whatever the interval: the others have it. All at once lose it."""
+    (tmp_path / "cluster").mkdir()
+    cluster = NatsCluster(tmp_path / "cluster", sync=sync)
+    off = list(cluster.servers.values())[:machines]
+    for number, server in enumerate(off):
+        (disk.folder / str(number)).mkdir()
+        server.store.symlink_to(disk.folder / str(number))
+    _command("sync", "-f", disk.folder)
+    try:
+        cluster.start()
+        settings = Settings(nats_url=cluster.url, shards=1, replicas=SIZE)
+        nc = await connect(settings, "test")
+        topology = await provision(nc, settings)
+        if sync != "always":
+            _command("sync", "-f", disk.folder)
+        acked = await _write(nc, topology)
+        for server in off:
+            os.kill(server.pid, signal.SIGSTOP)
+        await asyncio.to_thread(disk.photograph)
+        for server in off:
+            server.kill()
+        await asyncio.to_thread(disk.cut)
+        for server in off:
+            server.start()
+        await asyncio.to_thread(cluster.wait_healthy)
+        lost = len(set(acked) - await _kept(nc, topology))
+        with capsys.disabled():
+            print(f"sync_interval {sync}, {machines} of {SIZE}: {lost} of {len(acked)} acknowledged appends lost")
+        await nc.close()
+    finally:
+        for server in cluster.servers.values():
+            server.kill()
+    if machines == 1 or sync == "always":
+        assert lost == 0
+    else:
         assert lost > 0
 
 
