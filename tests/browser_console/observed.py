@@ -3,11 +3,23 @@
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import ConsoleMessage, Page
+from playwright.sync_api import ConsoleMessage, Page, Route
+
+from cadre_gateway.routes.app import load_assets
 
 PICTURES = Path(__file__).parents[2] / "build" / "console"
 WIDTHS = (1440, 1024, 390)
 SCHEMES = ("dark", "light")
+
+
+def answer_as_a_gateway(route: Route) -> None:
+    """Serves the console's files, and to all else a list without items."""
+    path = route.request.url.partition("://")[2].partition("/")[2].partition("?")[0]
+    asset = load_assets().get(path.removeprefix("console/") or "index.html")
+    if asset is not None:
+        route.fulfill(body=asset.data, content_type=asset.media_type)
+    else:
+        route.fulfill(body='{"approvals": [], "next": null}', content_type="application/json")
 
 
 class Errors(list[str]):
@@ -49,6 +61,8 @@ class Pictures:
                 for one in Axe().run(page).response["violations"]:
                     if one["impact"] in ("serious", "critical"):
                         found.append((width, scheme, one["id"], [node["html"][:160] for node in one["nodes"]][:3]))
+        faults = page.locator("header.top + section.alert:visible")
+        found += [(0, text) for text in faults.all_inner_texts()]
         assert before is not None
         page.set_viewport_size(before)
         assert not found, "\n".join(map(str, found))

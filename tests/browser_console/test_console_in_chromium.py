@@ -207,7 +207,7 @@ def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(page: Page, pictur
     assert "state=cancelled" in page.url
     pictures.take(page, "runs")
     page.get_by_role("link", name="Team").click()
-    drawing = page.get_by_role("img", name="Team: ")
+    drawing = page.get_by_role("group", name="Team: ")
     expect(drawing.locator(".step").filter(has_text="chief")).to_have_count(1)
     expect(drawing.locator(".way").filter(has_text="chief leads to clerk")).to_have_count(1)
     expect(page.get_by_role("article").filter(has_text="chief").first).to_be_visible()

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, expect
 
-from cadre_gateway.routes.app import load_assets
+from browser_console.observed import answer_as_a_gateway
 
 LIVE_SECONDS = 6
 STREAM = (Path(__file__).parent / "large_run.js").read_text()
@@ -16,19 +16,9 @@ STREAM = (Path(__file__).parent / "large_run.js").read_text()
 @pytest.mark.parametrize("runs", [1, 1000], ids=["5000 events", "1000 runs"])
 @pytest.mark.timeout(300)
 def test_a_large_run_stays_fluid(browser: Browser, runs: int) -> None:
-    assets = load_assets()
-
-    def answer(route: Route) -> None:
-        path = route.request.url.partition("://")[2].partition("/")[2].partition("?")[0]
-        asset = assets.get(path.removeprefix("console/") or "index.html")
-        if asset is not None:
-            route.fulfill(body=asset.data, content_type=asset.media_type)
-        else:
-            route.fulfill(body='{"approvals": [], "next": null}', content_type="application/json")
-
     context = browser.new_context(viewport={"width": 1280, "height": 820})
     page = context.new_page()
-    page.route("**/*", answer)
+    page.route("**/*", answer_as_a_gateway)
     page.add_init_script(f"const RUNS = {runs}, SECONDS = {LIVE_SECONDS};" + STREAM)
     page.goto("http://console.test/#/run/a1")
     expect(page.get_by_role("treeitem").first).to_be_visible()

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { teamGraph } from "../../services/cadre_gateway/console/web/state/team_graph.js";
+import { perLine, placed } from "../../services/cadre_gateway/console/web/view/graph.js";
 
 const agent = (name, fields = {}) => ({ name, team: [], tools: [], pools: [], labels: {}, memory: false, replicas: [{}], ...fields });
 const nothing = { agents: [], queues: [] };
@@ -46,4 +47,30 @@ test("what is away is shown as away, and no longer as at rest", () => {
     tools: [{ name: "pay", ...away }], sandboxes: [{ pool: "default", ...away }], load: nothing,
   });
   assert.deepEqual([chief, gone, tool, pool].map((one) => one.away), [false, true, true, true]);
+});
+
+test("the tools of a service are one node until it is opened", () => {
+  const by = (name, instance, labels = {}) => ({ name, labels, replicas: [{ instance }, { instance: "both" }] });
+  const team = {
+    agents: [agent("clerk", { tools: ["pay", "look", "alone", "absent"] }), agent("chief", { team: ["clerk"], tools: ["look", "desk_a", "desk_b"] })],
+    tools: [by("pay", "one"), by("look", "one"), by("alone", "two"), by("desk_a", "m1", { mcp: "desk" }), by("desk_b", "m2", { mcp: "desk" }), by("unused", "one")],
+    sandboxes: [], load: { agents: [], queues: [{ kind: "tool", name: "pay", messages: 2 }, { kind: "tool", name: "look", messages: 1 }] },
+  };
+  const shop = "service:both,one";
+  const closed = teamGraph(team);
+  assert.deepEqual(places(closed).slice(2), ["2 service:mcp desk", `2 ${shop}`, "2 tool:absent", "2 tool:alone"]);
+  const group = closed.find((one) => one.key === shop);
+  assert.deepEqual([group.name, group.tools, group.live, group.load.queued, group.edges], ["2 tools", ["look", "pay"], 2, 3, []]);
+  assert.deepEqual(closed[1].edges.map(({ target, label }) => [target, label]), [[shop, "pay"], [shop, "look"], ["tool:alone", undefined], ["tool:absent", undefined]]);
+  const opened = teamGraph(team, new Set([shop]));
+  assert.deepEqual(places(opened).slice(-2), ["3 tool:look", "3 tool:pay"]);
+  assert.deepEqual(opened.find((one) => one.key === shop).edges.map((one) => one.target), ["tool:look", "tool:pay"]);
+});
+
+test("a rank of more nodes than have room has several lines", () => {
+  const at = (name, rank) => ({ name, rank });
+  const found = placed([at("a", 0), at("b", 1), at("c", 1), at("d", 1), at("e", 2)], 2);
+  assert.deepEqual(found.map(({ name, rank, place }) => [name, rank, place]), [["a", 0, 0], ["b", 1, 0], ["c", 1, 1], ["d", 2, 0], ["e", 3, 0]]);
+  assert.deepEqual(placed([at("a", 0), at("b", 1), at("c", 1)]).map(({ rank, place }) => [rank, place]), [[0, 0], [1, 0], [1, 1]]);
+  assert.deepEqual([perLine(364), perLine(100), perLine(1400)], [2, 1, 8]);
 });

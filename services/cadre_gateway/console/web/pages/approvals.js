@@ -120,7 +120,7 @@ function waitingList(body, again) {
   function drawCard(approval) {
     const { call } = approval;
     const [since, expires] = [h("span", null), h("span", { class: "expires", hidden: !approval.expires_at })];
-    const mark = h("input", { type: "checkbox", onchange: count, "aria-label": `Select ${brief(approval.headline, 80)}` });
+    const mark = h("input", { type: "checkbox", onchange: count, "aria-label": `Select ${approval.kind === "question" ? "the question" : approval.name} of ${approval.agent}` });
     const form = decisionForm(call, approval, () => setTimeout(again, 800));
     const results = h("div", null);
     const element = h("article", { class: "card asks", tabIndex: -1, dataset: { call }, "aria-label": approval.headline, onfocusin: () => makeCurrent(call) },

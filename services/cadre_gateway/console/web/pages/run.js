@@ -4,11 +4,15 @@ import { parseWritten, writeJson } from "../exact_json.js";
 import { eventsOf, get, post, runPath, urlOf, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import {
-  emptyTree, faultLines, heldBelow, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
+  emptyTree, eventsKey, faultLines, heldBelow, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
 } from "../state/run_tree.js";
+import { allRows, longestChild, matches, nextError } from "../state/waterfall.js";
 import { alert, badge, button, dialog, field, fill, h, toast } from "../view/element.js";
 import { brief, clock, cost, count, duration, lostText } from "../view/format.js";
+import { onKeys } from "../view/keys.js";
+import { splitter } from "../view/splitter.js";
 import { VirtualTree } from "../view/virtual_tree.js";
+import { Waterfall } from "../view/waterfall.js";
 import { RowDetail } from "./row_detail.js";
 
 const FOLLOWED_SECONDS = 5; // what is older is history: one reads it from its beginning
@@ -24,11 +28,13 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   let linkText = "loading …";
   let dashboard = ""; // where the trace is looked at, if the gateway knows
   let queued = null; // what is known of a run that its agent has not begun
+  let stopKeys = () => {};
   const toggled = new Map();
   const detail = new RowDetail({ fork: forkDialog, changed: schedule });
   const view = new VirtualTree({
     label: "Runs, steps and calls", draw: drawRow, signature: signatureOf,
     onSelect: (row) => {
+      linked = null;
       setQuery({ at: row.key });
       detail.show(row, tree);
     },
@@ -39,14 +45,15 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   });
   view.selected = query.get("at") || `run:${id}`;
   view.following = false;
+  let linked = query.get("at"); // the row that a link leads to, until it is there
+  const waterfall = new Waterfall(view.element, schedule);
   const head = h("header", { class: "run-head" });
   const actions = h("div", { class: "actions" });
   const problem = h("div", null);
-  const axis = h("div", { class: "axis", "aria-hidden": "true" });
-  fill(main, h("div", { class: "run" }, head, actions, problem,
-    h("div", { class: "split" }, h("section", { class: "left", "aria-label": "Tree" }, axis, view.element), detail.element)));
-
-  let span = { begin: 0, end: 1 };
+  const split = h("div", { class: "split" });
+  fill(split, h("section", { class: "left", "aria-label": "Tree" }, treeTools(), waterfall.element), detail.element,
+    splitter(split, { name: "tree", label: "Width of the tree", usual: 60, least: 25, most: 80 }));
+  fill(main, h("div", { class: "run" }, head, actions, problem, split));
   let shownActions = "";
 
   const stop = followRun(runPath(id), {
@@ -96,8 +103,13 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     drawHead(root);
     if (!root) return;
     const end = Math.max(last, isOver(root) ? root.ended_at : Date.now() / 1000);
-    span = { begin: root.asked_at, end: Math.max(end, root.asked_at + 0.001) };
-    fill(axis, [0, 0.25, 0.5, 0.75].map((part) => h("span", null, duration((span.end - span.begin) * part))));
+    waterfall.setWhole({ begin: root.asked_at, end: Math.max(end, root.asked_at + 0.001) });
+    if (linked && tree.rows.has(linked)) {
+      const key = linked;
+      linked = null;
+      reveal(key);
+      return;
+    }
     view.following = !isOver(root) && Date.now() / 1000 - last < FOLLOWED_SECONDS;
     const rows = visibleRows(tree, toggled);
     view.show(rows);
@@ -183,13 +195,73 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     location.hash = `#/run/${encodeURIComponent(started.id)}`;
   }
 
-  /** Opens all above the next held call and selects it. */
   function nextHeld() {
     const [key] = tree.held;
-    for (let above = tree.rows.get(key)?.parent; above; above = tree.rows.get(above)?.parent) toggled.set(above, true);
-    paint();
-    view.select(key, { scroll: true });
+    reveal(key);
     detail.element.scrollIntoView?.({ block: "nearest" });
+  }
+
+  /** Opens all above the row, selects it and scrolls to it. The run that a call has started stands in the call's place. */
+  function reveal(key) {
+    const started = key.startsWith("call:") ? `run:${key.slice("call:".length)}` : key;
+    const row = tree.rows.get(started) ?? tree.rows.get(key);
+    if (row?.is_minor) toggled.set(eventsKey(row.parent), true);
+    for (let above = row?.parent; above; above = tree.rows.get(above)?.parent) toggled.set(above, true);
+    paint();
+    view.select(row?.key ?? key, { scroll: true });
+  }
+
+  function jump(key, without) {
+    if (key === undefined) toast(without);
+    else reveal(key);
+  }
+
+  /** Search, jumps, a link to the selected row, and what part of the time is shown. */
+  function treeTools() {
+    const search = h("input", {
+      type: "search", placeholder: "Search the tree", "aria-label": "Search the tree", oninput: () => find(0),
+      onkeydown: (event) => {
+        if (event.key === "Enter") find(event.shiftKey ? -1 : 1);
+        else if (event.key === "Escape") view.element.focus();
+        else return;
+        event.preventDefault();
+      },
+    });
+    const found = h("span", { class: "hint", role: "status" });
+    /** Goes so many finds further on; with 0 to the selected one, or the first. */
+    function find(by) {
+      const keys = matches(allRows(tree), search.value);
+      const at = keys.indexOf(view.selected);
+      const place = at < 0 ? (by < 0 ? keys.length - 1 : 0) : (at + by + keys.length) % keys.length;
+      found.textContent = search.value.trim() && (keys.length ? `${place + 1} of ${keys.length}` : "not found");
+      if (keys.length) reveal(keys[place]);
+    }
+    const error = () => jump(nextError(allRows(tree), view.selected), "Nothing has failed in this run.");
+    const longest = () => jump(longestChild(allRows(tree), view.selected, Date.now() / 1000), "Nothing lies below this row.");
+    const tool = (words, work, title, label) => h("button", { type: "button", onclick: work, title, "aria-label": label }, words);
+    stopKeys = onKeys({
+      "/": () => search.focus(), n: error, l: longest, c: copyLink, "+": () => waterfall.zoom(true), "-": () => waterfall.zoom(false),
+      ",": () => waterfall.pan(-0.25), ".": () => waterfall.pan(0.25), 0: () => waterfall.showAll(),
+    });
+    return h("div", { class: "tools", role: "group", "aria-label": "Find in the tree" }, search, found,
+      tool("Next error", error, "Next error (n)"), tool("Longest child", longest, "The longest row below the selected one (l)"),
+      tool("Copy link", copyLink, "Copy a link to the selected row (c)"),
+      h("span", { class: "zoom", role: "group", "aria-label": "Time" },
+        tool("−", () => waterfall.zoom(false), "Show more time (-)", "Show more time"), tool("+", () => waterfall.zoom(true), "Show less time (+)", "Show less time"),
+        tool("‹", () => waterfall.pan(-0.25), "Earlier (,)", "Earlier"), tool("›", () => waterfall.pan(0.25), "Later (.)", "Later"),
+        tool("All", () => waterfall.showAll(), "Show the whole time (0)", "Show the whole time")));
+  }
+
+  async function copyLink() {
+    const link = `${location.href.split("#")[0]}#/run/${encodeURIComponent(id)}?at=${encodeURIComponent(view.selected)}`;
+    try {
+      await navigator.clipboard.writeText(link);
+      toast("The link is copied.");
+    } catch {
+      // Without https a page may not write to the clipboard.
+      const box = dialog("Link to the row", field("Copy it from here", h("input", { value: link, readOnly: true, class: "code" })));
+      box.querySelector("input").select();
+    }
   }
 
   function cancelDialog() {
@@ -260,22 +332,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       h("span", state === "note" ? { class: "mark note" } : { class: `mark ${state}`, role: "img", "aria-label": state }),
       row.kind === "note" && !row.is_minor ? null : h("span", { class: `name ${row.kind}` }, row.name), h("span", { class: "remark" }, remarkOf(shown)));
     label.style.setProperty("padding-inline-start", `${Math.min(depth, 12) * 14}px`);
-    return [label, state === "note" ? h("span", { class: "lane" }) : lane(rowTimes(shown), state, row.kind === "call" && row.remark ? "person" : "queue")];
-  }
-
-  function lane({ start, work, end }, state, before) {
-    const whole = span.end - span.begin;
-    const at = (time) => `${Math.min(Math.max((time - span.begin) / whole, 0), 1) * 100}%`;
-    const wide = (from, to) => `${(Math.max(to - from, 0) / whole) * 100}%`;
-    const until = end ?? span.end;
-    const begun = work ?? until;
-    const queue = h("span", { class: `bar ${before}` });
-    Object.assign(queue.style, { left: at(start), width: wide(start, begun) });
-    const bar = h("span", { class: `bar ${state}` });
-    Object.assign(bar.style, { left: at(begun), width: wide(begun, until) });
-    const waited = begun - start > 0.05 ? `, ${duration(begun - start)} before it began` : "";
-    return h("span", { class: "lane", title: `${duration(until - start)}${waited}` }, queue, work !== null && bar,
-      h("span", { class: "took" }, duration(until - start)));
+    return [label, state === "note" ? h("span", { class: "lane" }) : waterfall.lane(rowTimes(shown), state, row.kind === "call" && row.remark ? "person" : "queue")];
   }
 
   /** What the row says, of an answer that grows its end. */
@@ -290,8 +347,8 @@ export function runPage(main, { parts: [id], query, setQuery }) {
 
   function signatureOf(shown) {
     const times = rowTimes(shown);
-    const moving = times.end === null ? Math.floor(span.end) : "";
-    return `${shown.row.name}|${remarkOf(shown)}|${markOf(tree, shown.row)}|${times.start}|${times.work}|${times.end}|${moving}|${span.end - span.begin}`;
+    const moving = times.end === null ? Math.floor(waterfall.whole.end) : "";
+    return `${shown.row.name}|${remarkOf(shown)}|${markOf(tree, shown.row)}|${times.start}|${times.work}|${times.end}|${moving}|${waterfall.signature}`;
   }
 
   schedule();
@@ -299,6 +356,8 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     stop();
     clearInterval(ticking);
     cancelAnimationFrame(frame);
+    stopKeys();
+    waterfall.close();
     view.close();
     detail.close();
   };

@@ -6,11 +6,11 @@ import { poll } from "../http/poll.js";
 import { teamGraph } from "../state/team_graph.js";
 import { alert, badge, button, empty, fill, h, table, withCode } from "../view/element.js";
 import { clock, count, duration, relative } from "../view/format.js";
-import { graph, placed } from "../view/graph.js";
+import { graph, perLine, placed } from "../view/graph.js";
 import { showValue } from "../view/value.js";
 import { startRun } from "./new_run.js";
 
-const KINDS = { agent: "agent", tool: "tool", pool: "sandbox", memory: "memory" };
+const KINDS = { agent: "agent", tool: "tool", service: "service", pool: "sandbox", memory: "memory" };
 
 /** Shows the page; returns what ends it. */
 export function teamPage(main) {
@@ -22,8 +22,22 @@ export function teamPage(main) {
   fill(main, h("h1", null, "Team"), problem, drawing,
     h("h2", null, "Agents"), agents, h("h2", null, "Tools"), tools, h("h2", null, "Sandboxes"), sandboxes);
   let shown = "";
+  let team = null; // as it was drawn
+  const opened = new Set(); // keys of services whose tools are drawn
+  let across = 0; // nodes that have room side by side
+  const draw = () => {
+    across = perLine(drawing.clientWidth);
+    fill(drawing, team?.agents.length > 0 && teamDrawing(team, opened, across, (key) => {
+      if (!opened.delete(key)) opened.add(key);
+      draw();
+      drawing.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
+    }));
+  };
+  // In the next frame: an observer that changes the size that it observes is reported as a fault.
+  const resized = new ResizeObserver(() => requestAnimationFrame(() => perLine(drawing.clientWidth) !== across && draw()));
+  resized.observe(drawing);
 
-  return poll(5, async (signal) => {
+  const stop = poll(5, async (signal) => {
     const load = await get("/v1/load", signal).catch((error) => {
       if (error.status === 403) return { agents: [], queues: [] }; // the key reaches some agents only
       throw error;
@@ -33,21 +47,30 @@ export function teamPage(main) {
     if (signature === shown) return;
     shown = signature;
     const members = new Set(one.agents.flatMap((agent) => agent.team));
-    fill(drawing, one.agents.length > 0 && teamDrawing({ ...one, ...two, ...three, load }));
+    team = { ...one, ...two, ...three, load };
+    draw();
     fill(agents, one.agents.length ? [...one.agents].sort((a, b) => members.has(a.name) - members.has(b.name)).map((agent) => agentCard(agent, load)) : empty("No live agent: start one with `cadre agent FILE`."));
     fill(tools, two.tools.length ? table(["Tool", "Does", "Approval", "Queue", "Replicas", "Arguments"], two.tools.map((tool) => toolCells(tool, queued(load, "tool", tool.name)))) : empty("No live tools."));
     fill(sandboxes, three.sandboxes.length ? table(["Pool", "Tier", "Python", "Sessions", "Replicas"], three.sandboxes.map((pool) => [
       pool.pool, pool.tier, pool.python, pool.sessions, replicas(pool)])) : empty("No live sandboxes."));
   }, (error) => fill(problem, error && alert(error.message)));
+  return () => {
+    stop();
+    resized.disconnect();
+  };
 }
 
-function teamDrawing(team) {
-  const nodes = placed(teamGraph(team)).map((node) => {
+function teamDrawing(team, opened, across, onToggle) {
+  const nodes = placed(teamGraph(team, opened), across).map((node) => {
     const told = [KINDS[node.kind], ...(node.live === null ? [] : [node.away ? "away" : replicaCount(node.live)]), ...loadWords(node.load)];
-    return { ...node, doing: node.away ? "away" : node.live === 0 ? "not live" : told.slice(-1)[0], title: `${node.name}: ${told.join(", ")}`, round: node.kind !== "agent", state: node.live === 0 ? "failed" : node.load?.going ? "open" : "" };
+    const doing = node.away ? "away" : node.live === 0 ? "not live" : told.slice(-1)[0];
+    return {
+      ...node, doing, title: `${node.name}${node.tools ? ` (${node.tools.join(", ")})` : ""}: ${told.join(", ")}`, round: node.kind !== "agent",
+      state: node.live === 0 ? "failed" : node.load?.going ? "open" : "", expanded: node.tools && opened.has(node.key),
+    };
   });
   const agents = nodes.filter((one) => one.kind === "agent").map((one) => one.name);
-  return graph(nodes, { label: `Team: ${agents.join(", ")}, and what they use`, what: "Drawing of the team" });
+  return graph(nodes, { label: `Team: ${agents.join(", ")}, and what they use`, what: "Drawing of the team", onToggle });
 }
 
 function loadWords(load) {

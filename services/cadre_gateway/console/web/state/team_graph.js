@@ -1,4 +1,5 @@
-// A team as a graph: agents below those that delegate to them, then the tools, sandboxes and memory that they use. Pure.
+// A team as a graph: agents below those that delegate to them, then the services with their tools, sandboxes and memory that
+// they use. Pure.
 
 const MEMORY = "memory";
 
@@ -6,13 +7,18 @@ const MEMORY = "memory";
  * The nodes `{key, name, kind, rank, edges: [{target}], live, load}` of what `GET /v1/agents`, `/v1/tools`,
  * `/v1/sandboxes` and `/v1/load` tell; `live` is how many replicas serve it, `load` the messages that wait and the runs
  * that go on; null where that is not known, as of an agent at rest. `away`: nothing serves it now, and calls wait for it.
+ * Tools that one service has are one node of kind `service`, with their names as `tools`; those of the keys in `opened`
+ * have a node for each tool below.
  */
-export function teamGraph({ agents, tools, sandboxes, load }) {
+export function teamGraph({ agents, tools, sandboxes, load }, opened = new Set()) {
   const byName = new Map(agents.map((agent) => [agent.name, agent]));
   const members = new Map(agents.map((agent) => [agent.name, membersOf(agent, agents)]));
   const ranks = ranked(byName, members);
   const deepest = Math.max(0, ...ranks.values());
   const used = { tool: new Set(), pool: new Set(), memory: false };
+  const live = (list, field) => new Map(list.map((one) => [one[field], one]));
+  const [toolsLive, poolsLive] = [live(tools, "name"), live(sandboxes, "pool")];
+  const serviceOf = services(agents, toolsLive);
   const nodes = [...ranks].map(([name, rank]) => {
     const agent = byName.get(name);
     if (agent === undefined) return { key: key("agent", name), name, kind: "agent", rank, edges: [], live: 0, load: null };
@@ -21,21 +27,50 @@ export function teamGraph({ agents, tools, sandboxes, load }) {
     used.memory ||= agent.memory;
     const edges = [
       ...members.get(name).map((one) => ({ target: key("agent", one) })),
-      ...agent.tools.map((one) => ({ target: key("tool", one) })),
+      ...agent.tools.map((one) => (serviceOf.has(one) ? { target: serviceOf.get(one).key, label: one } : { target: key("tool", one) })),
       ...agent.pools.map((one) => ({ target: key("pool", one) })),
       ...(agent.memory ? [{ target: key("memory", MEMORY) }] : []),
     ];
     return { key: key("agent", name), name, kind: "agent", rank, edges, live: liveOf(agent) || null, away: isAway(agent), load: loadOf(load, "agent", name) };
   });
-  const live = (list, field) => new Map(list.map((one) => [one[field], one]));
-  const [toolsLive, poolsLive] = [live(tools, "name"), live(sandboxes, "pool")];
   const below = (kind, name, one) => ({ key: key(kind, name), name, kind, rank: deepest + 1, edges: [], live: one && liveOf(one), away: isAway(one), load: loadOf(load, kind, name) });
+  const groups = [...new Set(serviceOf.values())].map((service) => serviceNode(service, deepest + 1, toolsLive, load, opened));
+  const alone = [...used.tool].filter((name) => !serviceOf.has(name));
   return [
     ...nodes,
-    ...[...used.tool].sort().map((name) => below("tool", name, toolsLive.get(name) ?? NONE)),
+    ...groups,
+    ...alone.sort().map((name) => below("tool", name, toolsLive.get(name) ?? NONE)),
     ...[...used.pool].sort().map((name) => below("pool", name, poolsLive.get(name) ?? NONE)),
     ...(used.memory ? [below("memory", MEMORY, null)] : []),
+    ...groups.filter((one) => opened.has(one.key)).flatMap((one) => one.tools.map((name) => ({ ...below("tool", name, toolsLive.get(name)), rank: deepest + 2 }))),
   ];
+}
+
+/** By tool the service that has it, `{key, name, tools}`, for those that have two or more of the tools that agents use. */
+function services(agents, toolsLive) {
+  const found = new Map();
+  for (const name of [...new Set(agents.flatMap((agent) => agent.tools))].sort()) {
+    const tool = toolsLive.get(name);
+    const mcp = tool?.labels?.mcp;
+    const own = mcp ? `mcp ${mcp}` : tool?.replicas.map((one) => one.instance).sort().join();
+    if (!own) continue;
+    const service = found.get(own) ?? { key: key("service", own), mcp, tools: [] };
+    found.set(own, service);
+    service.tools.push(name);
+  }
+  const several = [...found.values()].filter((one) => one.tools.length > 1);
+  return new Map(several.flatMap((one) => one.tools.map((name) => [name, one])));
+}
+
+function serviceNode({ key: own, mcp, tools }, rank, toolsLive, load, opened) {
+  const all = tools.map((name) => toolsLive.get(name));
+  const known = tools.map((name) => loadOf(load, "tool", name)).filter(Boolean);
+  return {
+    key: own, name: `${mcp ? `${mcp}: ` : ""}${tools.length} tools`, kind: "service", rank, tools,
+    edges: opened.has(own) ? tools.map((name) => ({ target: key("tool", name) })) : [],
+    live: Math.max(...all.map(liveOf)), away: all.every(isAway),
+    load: known.length ? { queued: known.reduce((sum, one) => sum + one.queued, 0), going: 0 } : null,
+  };
 }
 
 const NONE = { replicas: [] };

@@ -19,5 +19,5 @@ export function onKeys(actions) {
 
 /** The keys with their meaning, as pairs `[keys, words]`. */
 export function keyLegend(pairs) {
-  return h("p", { class: "keys" }, pairs.map(([keys, words]) => h("span", null, [keys].flat().map((key) => h("kbd", null, key)), " ", words)));
+  return h("p", { class: "hint keys" }, pairs.map(([keys, words]) => h("span", null, [keys].flat().map((key) => h("kbd", null, key)), " ", words)));
 }
