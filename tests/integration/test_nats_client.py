@@ -15,6 +15,7 @@ from pathlib import Path
 import nats.errors
 import pytest
 import uvloop
+from nats.aio.msg import Msg
 
 from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.connection.requests import request
@@ -99,6 +100,28 @@ def test_a_write_to_a_connection_that_was_just_lost_waits_for_the_next(server: N
         await nc.close()
 
     uvloop.run(lose())
+
+
+async def test_a_listener_that_fails_does_not_end_the_reading(server: NatsServer) -> None:
+    nc = await connect(Settings(nats_url=server.url), "test")
+    heard: list[bytes] = []
+
+    def take(message: Msg) -> None:
+        heard.append(message.data)
+        if message.data == b"bad":
+            raise ValueError("this listener fails")
+
+    subscription = await nc.listen("told.*", take)
+    for data in (b"bad", b"good"):
+        await nc.publish("told.1", data)
+    await settled(nc)
+    assert heard == [b"bad", b"good"]
+    await subscription.unsubscribe()
+    await settled(nc)
+    await nc.publish("told.1", b"too late")
+    await settled(nc)
+    assert (heard, nc.is_connected) == ([b"bad", b"good"], True)
+    await nc.close()
 
 
 async def test_a_flush_that_was_given_up_is_answered_without_harm(server: NatsServer) -> None:
