@@ -86,12 +86,7 @@ class AnswerBuilder:
         RetryableError."""
         blobs = CountedBlobs(self._blobs)
         return CodeYielded(
-            id=f"{call.block}:{call.done}:yielded",
-            tree=call.tree,
-            run=call.run,
-            at=at,
-            block=call.block,
-            exchange=call.done,
+            **call.place("yielded", at),
             calls=[
                 CodeRequest(
                     one.name,
@@ -151,17 +146,7 @@ class AnswerBuilder:
         return self._finished(call, at, error=error, snapshot=call.snapshot)
 
     def _finished(self, call: CodeCall, at: float, **fields: Any) -> CodeFinished:
-        return CodeFinished(
-            id=f"{call.block}:{call.done}:finished",
-            tree=call.tree,
-            run=call.run,
-            at=at,
-            block=call.block,
-            exchange=call.done,
-            sandbox=self._sandbox,
-            tier=self._tier,
-            **fields,
-        )
+        return CodeFinished(**call.place("finished", at), sandbox=self._sandbox, tier=self._tier, **fields)
 
 
 def explain(failed: Failed) -> str:

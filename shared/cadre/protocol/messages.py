@@ -380,6 +380,11 @@ class CodeCall(Message, frozen=True, tag="code_call"):
         """The number of all exchanges of the block so far."""
         return self.before + len(self.exchanges)
 
+    def place(self, outcome: Literal["yielded", "finished"], at: float) -> dict[str, Any]:
+        """Return the fields by which the record of this outcome says what it answers; `at` is its time."""
+        id_ = f"{self.block}:{self.done}:{outcome}"
+        return {"id": id_, "tree": self.tree, "run": self.run, "at": at, "block": self.block, "exchange": self.done}
+
 
 class CodeYielded(Message, frozen=True, tag="code_yielded"):
     """The block waits for calls. Its id is `<block>:<exchange>:yielded`."""

@@ -161,12 +161,7 @@ class ProgramRunner:
             case LifeAsked(requests, pause):
                 self._deaths.pop(call.run, None)
                 known.answer = CodeYielded(
-                    id=f"{call.block}:{call.done}:yielded",
-                    tree=call.tree,
-                    run=call.run,
-                    at=self.clock.now(),
-                    block=call.block,
-                    exchange=call.done,
+                    **call.place("yielded", self.clock.now()),
                     calls=requests,
                     clock=[pause],
                     sandbox=self._terms.instance,
@@ -191,12 +186,7 @@ class ProgramRunner:
 
     def _finished(self, call: CodeCall, output: object = None, error: ErrorInfo | None = None) -> CodeFinished:
         return CodeFinished(
-            id=f"{call.block}:{call.done}:finished",
-            tree=call.tree,
-            run=call.run,
-            at=self.clock.now(),
-            block=call.block,
-            exchange=call.done,
+            **call.place("finished", self.clock.now()),
             output=output,
             is_final_answer=error is None,
             error=error,
