@@ -109,11 +109,11 @@ async def test_a_power_cut(disk: Disk, sync: str, capsys: pytest.CaptureFixture[
         assert lost > 0
 
 
-@pytest.mark.parametrize(("machines", "sync"), [(1, "100ms"), (1, "120s"), (SIZE, "always"), (SIZE, "1s")])
+@pytest.mark.parametrize(("machines", "sync"), [(1, "100ms"), (1, "120s"), (SIZE, "always")])
 async def test_a_power_cut_of_three_servers(
     disk: Disk, tmp_path: Path, machines: int, sync: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One machine without power loses nothing, whatever the interval: the others have it. All at once lose it."""
+    """One machine without power loses nothing at any interval: the others have it. All at once need `always`."""
     (tmp_path / "cluster").mkdir()
     cluster = NatsCluster(tmp_path / "cluster", sync=sync)
     off = list(cluster.servers.values())[:machines]
@@ -145,10 +145,7 @@ async def test_a_power_cut_of_three_servers(
     finally:
         for server in cluster.servers.values():
             server.kill()
-    if machines == 1 or sync == "always":
-        assert lost == 0
-    else:
-        assert lost > 0
+    assert lost == 0
 
 
 async def _write(nc: NatsClient, topology: Topology) -> list[int]:
