@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale bench-peers waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-a2a test-conformance observe observe-test test-observability manifests test-compose docs site protocol wheel lock clean run-local bench-local test-helm test-kubernetes
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale bench-peers waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-a2a test-conformance observe observe-test test-observability manifests test-compose docs site pictures protocol wheel lock clean run-local bench-local test-helm test-kubernetes
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -178,7 +178,7 @@ test-kubernetes: .venv/.ready-dev ## Run the chart and the operator on a real cl
 test-compose: .venv/.ready-dev ## Build the image, bring docker-compose.yml up, give it a task, stop it (needs a container engine)
 	@PYTHONPATH=tests $(BIN)/python -m containers.main $(ARGS)
 
-docs: .venv/.ready-dev ## Write the generated documents anew: protocol, schemas, state diagram
+docs: .venv/.ready-dev ## Write the generated documents: protocol, schemas, state diagram
 	@PYTHONPATH=docs $(BIN)/python -m generate
 
 protocol: docs ## The same as docs
@@ -191,6 +191,9 @@ site: $(SITE)/.ready ## Build the documentation as a site into build/site, stric
 
 $(SITE)/.ready: deploy/site/requirements.txt
 	$(call new-venv,(180 MB))
+
+pictures: .venv/.ready-dev $(CONSOLE)/.ready ## Take the documentation's pictures of the console with the Chromium of this machine, into docs/pictures
+	@PYTHONPATH=$(CONSOLE) $(BIN)/python deploy/site/pictures.py
 
 wheel: .venv/.ready ## Build the wheel into dist/
 	@rm -rf dist

@@ -101,7 +101,7 @@ class Janitor:
         self._sleeps_until = 0.0
 
     def wake(self) -> None:
-        """Has the janitor look again: something may have become due."""
+        """Have the janitor look again: something may have become due."""
         self._news.set()
 
     def note_end(self, at: float) -> None:

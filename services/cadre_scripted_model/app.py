@@ -34,7 +34,7 @@ class ReplySource(Protocol):
         ...
 
     def release(self) -> None:
-        """Has answers go out that are held."""
+        """Have answers go out that are held."""
         ...
 
 

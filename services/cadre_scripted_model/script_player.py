@@ -303,7 +303,7 @@ class ScriptPlayer:
         self._release = asyncio.Event()
 
     def release(self) -> None:
-        """Has the replies that are held go out, and those that would be from now on."""
+        """Have the replies that are held go out, and those that would be from now on."""
         self._release.set()
 
 

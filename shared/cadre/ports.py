@@ -93,7 +93,7 @@ class Bus(Protocol):
         ...
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
-        """Has `timer` delivered to the agent's inbox at `due` (Unix seconds). Raises OutcomeUnknown."""
+        """Have `timer` delivered to the agent's inbox at `due` (Unix seconds). Raises OutcomeUnknown."""
         ...
 
     async def interrupt(self, tree: str, run: str) -> None:

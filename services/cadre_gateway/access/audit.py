@@ -152,7 +152,7 @@ class AuditTrail:
 
 
 def leave_out(request: Request) -> None:
-    """Has the request left out of the audit trail, for a route of which only some are recorded."""
+    """Have the request left out of the audit trail, for a route of which only some are recorded."""
     request.state.audited = False
 
 

@@ -76,7 +76,7 @@ class Evaluator:
 
     @asynccontextmanager
     async def _ended_unless_answered(self) -> AsyncIterator[None]:
-        """Ends the process if no answer comes: what it says later would be taken for the next one."""
+        """End the process if no answer comes: what it says later would be taken for the next one."""
         try:
             yield
         except TimeoutError as error:

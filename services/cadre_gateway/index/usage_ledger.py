@@ -126,7 +126,7 @@ class Totals:
                     self._count(TotalKey(names.COST.name, entry.agent, event.model), usage.cost)
 
     def begin_cost(self, agent: str, models: Iterable[str]) -> None:
-        """Has the cost of models whose price is known begin with 0; it stands there when nothing serves the agent any
+        """Have the cost of models whose price is known begin with 0; it stands there when nothing serves the agent any
         more, too: what is sent to it next starts a replica, and the first cost comes at once."""
         for model in models:
             self._counts.setdefault(TotalKey(names.COST.name, agent, model), 0.0)

@@ -68,7 +68,7 @@ async def _content(workspace: WorkspaceStore, path: str, ref: str) -> tuple[byte
 
 @contextmanager
 def workspace_problems() -> Iterator[None]:
-    """Turns what a workspace refuses into a problem."""
+    """Turn what a workspace refuses into a problem."""
     try:
         yield
     except NoSuchFile as error:

@@ -47,7 +47,7 @@ class Feed(Generic[T]):
         self._news.set()
 
     def overflow(self) -> None:
-        """Has the reader read the stream: something there was not put in here."""
+        """Have the reader read the stream: something there was not put in here."""
         self.overflowed = True
         self._news.set()
 
@@ -118,7 +118,7 @@ class LiveFeeds:
                 feed.close()
 
     def reread_tree(self, tree: str) -> None:
-        """Has the followers of a tree read its journals: an entry there cannot be handed to them."""
+        """Have the followers of a tree read its journals: an entry there cannot be handed to them."""
         for followed, feed in self._feeds:
             if followed == tree:
                 feed.overflow()

@@ -163,13 +163,13 @@ class PriorityLock:
 
     @asynccontextmanager
     async def urgent(self) -> AsyncIterator[None]:
-        """Holds the lock, before all that hold it as `background`."""
+        """Hold the lock, before all that hold it as `background`."""
         async with self._locked(self._urgent_queue):
             yield
 
     @asynccontextmanager
     async def background(self) -> AsyncIterator[None]:
-        """Holds the lock once nothing urgent waits."""
+        """Hold the lock once nothing urgent waits."""
         async with self._locked(self._background_queue):
             yield
 

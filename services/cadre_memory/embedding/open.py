@@ -185,7 +185,7 @@ def describe(settings: MemorySettings) -> tuple[str, bool]:
 
 
 async def try_endpoint(settings: MemorySettings) -> None:
-    """Has the endpoint, if there is one, embed a word. Raises ModelUnavailable, ModelRefused."""
+    """Have the endpoint, if there is one, embed a word. Raises ModelUnavailable, ModelRefused."""
     if not _asks_endpoint(settings):
         return
     endpoint = _endpoint(settings)

@@ -49,7 +49,7 @@ class Reembedder:
         """The reason why this process's vectors do not compare with those that are stored; None when they do."""
 
     async def run(self) -> None:
-        """Migrates, however often that fails, and watches then until it is cancelled."""
+        """Migrate, however often that fails, and then watch until it is cancelled."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -123,7 +123,7 @@ async def migrate(index: MemoryIndex, embed: Embed | None, *, keep: bool = False
 
 
 async def _begin(index: MemoryIndex) -> None:
-    """Has everybody write to both collections from here on. A migration to a third model, given up before, ends."""
+    """Have everybody write to both collections from here on. A migration to a third model, given up before, ends."""
     await index.store.create(index.own)
     abandoned = (await index.store.aliases()).get(index.next_alias)
     if abandoned != index.own:

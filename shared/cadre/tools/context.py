@@ -28,7 +28,7 @@ class CancelSignal:
         return self._threads.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Blocks a plain function until the call is cancelled, for `timeout` seconds at most; true if cancelled."""
+        """Block a plain function until the call is cancelled, for `timeout` seconds at most; true if cancelled."""
         return self._threads.wait(timeout)
 
     async def wait_async(self) -> None:

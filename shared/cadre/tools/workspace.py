@@ -64,7 +64,7 @@ class Workspace(Protocol):
         ...
 
     async def files(self) -> list[FileEntry]:
-        """Lists all files, sorted by path."""
+        """Return all files, sorted by path."""
         ...
 
     async def delete(self, path: str) -> None:

@@ -76,7 +76,7 @@ class SynadiaDoor:
             )
 
     def begin(self) -> None:
-        """Has agents hosted from now on."""
+        """Have agents hosted from now on."""
         self._task = asyncio.create_task(self._keep_open(), name="door synadia")
 
     async def drain(self, grace: float) -> None:
@@ -118,7 +118,7 @@ class SynadiaDoor:
         return await connect(settings, "cadre gateway, door synadia", given_up=give_up)
 
     async def _host(self, nc: NatsClient) -> None:
-        """Has a service for each live agent, until the connection is lost."""
+        """Keep a service for each live agent, until the connection is lost."""
         while not self._is_lost.is_set():
             presences, now = self._platform.registry.reachable(), time.monotonic()
             for name in live_agents(presences):

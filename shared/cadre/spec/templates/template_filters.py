@@ -73,7 +73,7 @@ def _each(work: TemplateWork, value: Any, *args: Any, **named: Any) -> None:
 
 
 def _ordered(work: TemplateWork, value: Any, *args: Any, **named: Any) -> None:
-    """Compares the items, or what is read of them, with each other."""
+    """Compare the items, or what is read of them, with each other."""
     _path(work, value, named.get("attribute", next((one for one in args if isinstance(one, str)), None)))
     before = work.spent
     prices.price_of_whole(work, value)
