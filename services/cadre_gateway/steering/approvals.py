@@ -406,7 +406,7 @@ class Approvals:
 
 
 class _Facts(NamedTuple):
-    """What a person decides by, besides the call itself."""
+    """The facts by which a person decides, besides the call."""
 
     chain: list[AskingRun]
     user: str | None

@@ -73,7 +73,7 @@ def hang_output() -> int | None:
 
 
 class _KeptOutput(NamedTuple):
-    """Where the output of this process goes while its log is JSON."""
+    """The destination of this process's output while its log is JSON."""
 
     log: TextIO
     """The stderr that the process was given."""

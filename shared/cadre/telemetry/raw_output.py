@@ -28,7 +28,7 @@ _READ_BYTES = 1 << 16
 _FRAME = re.compile(r'^ *File "(.*)", line (\d+|\?\?\?) in (.*)$')
 
 _BREAKS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""What some readers take for the end of a line, although JSON does not escape it."""
+"""Characters that some readers take for the end of a line, although JSON does not escape it."""
 
 
 def line_of(found: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ class _Printed:
 
 
 class _Traceback:
-    """What `faulthandler` writes about a process that hangs."""
+    """The traceback that `faulthandler` writes about a process that hangs."""
 
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer

@@ -202,7 +202,7 @@ def page_of(
     items: Sequence[Json], limit: int, order: str, after: str | None = None, removed: Container[str] = ()
 ) -> Json:
     """Return a page of items, which come in their order, as clients read them; those that were `removed` are left out,
-    and still say where a page begins. Raise a 422 problem for an `after` that is none of them."""
+    and still say where a page begins. Raise a 422 problem for an `after` that is unknown."""
     ordered = items if order == "asc" else items[::-1]
     ids = [item["id"] for item in ordered]
     if after is not None and after not in ids:
