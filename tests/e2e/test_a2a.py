@@ -220,8 +220,9 @@ def test_a_stream_tells_what_the_team_does(gateway: Gateway, books: Path) -> Non
 def test_a_person_decides_below(gateway: Gateway, books: Path, word: dict[str, Any], booked: str) -> None:
     waiting = result(gateway, "chief", "SendMessage", message(f"have clerk: refund {books} 500"))["task"]
     assert state(waiting) == WAITING
-    asked = waiting["status"]["message"]["parts"][1]["data"]
-    assert (asked["tool"], asked["arguments"]["amount"]) == ("refund", 500)
+    sentence, asked = (part.get("text") or part["data"] for part in waiting["status"]["message"]["parts"])
+    assert (sentence, asked["tool"], asked["arguments"]["amount"]) == ("Refund 500 €", "refund", 500)
+    assert asked["reason"]
     word = {"data": word["data"] | {"call": asked["call"]}} if "data" in word else word
     unclear = message("What is this about?", taskId=waiting["id"])
     assert code_of(gateway, "chief", "SendMessage", unclear) == -32602

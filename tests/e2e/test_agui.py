@@ -144,6 +144,7 @@ def test_members_are_told_and_an_interrupt_is_answered(gateway: Gateway, books: 
     assert (begun["name"], paused["outcome"]["type"]) == ("clerk", "suspended")
     assert paused["outcome"]["interruptIds"] == [interrupt["id"]]
     assert interrupt["subagentRunId"] == begun["subagentRunId"]
+    assert (interrupt["message"], interrupt["metadata"].pop("reason") != "") == ("Refund 500 €", True)
     assert interrupt["metadata"] == {"tool": "refund", "arguments": {"file": str(books), "amount": 500}}
     payload = {"verdict": "corrected", "arguments": {"amount": 50}, "feedback": "Half of it."}
     resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}]

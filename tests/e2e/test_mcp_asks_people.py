@@ -88,7 +88,8 @@ async def test_the_person_is_asked_and_the_call_ends_with_the_answer(gateway: Ga
         answer = await client.call_tool("clerk", {"task": f"refund {books} 500"})
     assert (answer.is_error, text_of(answer)) == (False, "refunded 500")
     assert len(person.asked) == 1
-    assert "500" in person.asked[0]
+    assert person.asked[0].splitlines()[0] == "Refund 500 €"
+    assert str(books) in person.asked[0]
     assert done(books) == ["refund 500"]
 
 

@@ -177,7 +177,7 @@ def test_a_word_in_the_chat_decides(openai_client: OpenAI, books: Path) -> None:
     chat = said(f"have clerk: refund {books} 500")
     asked = openai_client.chat.completions.create(model="chief", messages=chat).choices[0]
     assert asked.finish_reason == "stop"
-    assert "refund" in (asked.message.content or "")
+    assert "Refund 500 €: refund {" in (asked.message.content or "")
     assert "/#/approvals" in (asked.message.content or "")
     assert done(books) == []
     chat += [{"role": "assistant", "content": asked.message.content}, {"role": "user", "content": "approve"}]

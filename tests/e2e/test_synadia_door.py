@@ -138,6 +138,7 @@ async def test_a_team_is_told_of_and_a_held_call_is_asked_about(stack: Stack, ga
         text, asked, doings = await told(chief, f"have clerk: refund {book} 500", "approve")
         assert text.endswith("refunded 500")
         assert len(asked) == 1
+        assert asked[0].splitlines()[0] == "Refund 500 €"
         assert '"amount": 500' in asked[0]
         assert any("clerk" in doing for doing in doings)
         edited = Envelope(prompt="approve", arguments={"amount": 50})  # type: ignore[call-arg]

@@ -14,6 +14,7 @@ from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import is_within, tree_of
 from cadre.spec.names import FINAL_ANSWER
+from cadre.views.held_calls import asked_by
 from cadre.views.rows import call_key
 from cadre.views.story import NOTHING, Story, Update
 
@@ -35,6 +36,8 @@ class PendingAnswer(NamedTuple):
     request: ev.ApprovalRequested
     is_callers: bool
     """True if it is a function of the caller, who answers it; else a person decides."""
+    asks: str = ""
+    """What a person reads: the whole question, the tool's `approval_text`, or the name with its arguments."""
 
 
 class Pause(NamedTuple):
@@ -160,7 +163,8 @@ class Progress:
             if type(event) is ev.ApprovalDecided:
                 self.decided[event.call] = event
             elif type(event) is ev.ApprovalRequested and any(one.call == event.call for one in update.held):
-                self.held[event.call] = PendingAnswer(entry.run, event, event.kind == "function")
+                is_callers = event.kind == "function"
+                self.held[event.call] = PendingAnswer(entry.run, event, is_callers, asked_by(event, entry))
                 self._changed.add(event.call)
         for run in update.ended:
             self.held = {call: one for call, one in self.held.items() if not is_within(one.run, run)}

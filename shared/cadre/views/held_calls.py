@@ -92,12 +92,15 @@ def decision_of(event: ev.ApprovalDecided, at: float) -> ApprovalDecision:
 
 def headline_of(event: ev.ApprovalRequested, entry: Entry) -> str:
     """Return what the request of this entry asks for, in one line."""
+    return brief(asked_by(event, entry), _MAX_HEADLINE_CHARS)
+
+
+def asked_by(event: ev.ApprovalRequested, entry: Entry) -> str:
+    """Return what the request of this entry asks for: the whole question, the tool's `approval_text`, or the call."""
     asks_itself = any(type(one) is ev.ToolPaused and one.call == event.call for one in entry.events)
     if event.kind == "question" or asks_itself:
-        return brief(event.reason, _MAX_HEADLINE_CHARS)
-    if event.text:
-        return brief(event.text, _MAX_HEADLINE_CHARS)
-    return call_text(event.name, for_people(event.arguments), _MAX_HEADLINE_CHARS)
+        return event.reason
+    return event.text or call_text(event.name, for_people(event.arguments), _MAX_HEADLINE_CHARS)
 
 
 def _of_event(event: ev.ApprovalRequested, entry: Entry, origins: dict[str, list[str]]) -> PendingCall:

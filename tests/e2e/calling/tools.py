@@ -5,7 +5,7 @@ from pathlib import Path
 from cadre import tool
 
 
-@tool
+@tool(approval_text="Refund {amount} €")
 def refund(file: str, amount: float) -> str:
     """Pay money back.
 

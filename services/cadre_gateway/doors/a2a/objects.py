@@ -232,12 +232,11 @@ def status_of(progress: Progress, task: Task) -> Json:
 
 def _question(call: str, held: PendingAnswer) -> list[Json]:
     request = held.request
-    asked = request.reason or f"{request.name} waits for approval"
     data: Json = {"call": call, "tool": request.name, "arguments": for_people(request.arguments)}
     data |= {"reason": request.reason, "verdicts": [*get_args(Verdict)]}
     if request.expires_at is not None:
         data["expires_at"] = _time(request.expires_at)
-    return [{"text": asked}, {"data": data, "mediaType": "application/json"}]
+    return [{"text": held.asks}, {"data": data, "mediaType": "application/json"}]
 
 
 def artifact_of(end: RunFinished, task: Task) -> Json:

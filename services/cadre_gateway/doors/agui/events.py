@@ -136,10 +136,14 @@ class ThreadEvents:
         found: Json = {
             "id": call,
             "reason": "tool_approval",
-            "message": request.reason or f"{request.name} waits for approval",
+            "message": held.asks,
             "toolCallId": call,
             "responseSchema": _ANSWER_SCHEMA,
-            "metadata": {"tool": request.name, "arguments": for_people(request.arguments)},
+            "metadata": {
+                "tool": request.name,
+                "arguments": for_people(request.arguments),
+                "reason": request.reason,
+            },
         }
         if request.expires_at is not None:
             found["expiresAt"] = datetime.fromtimestamp(request.expires_at, UTC).isoformat().replace("+00:00", "Z")

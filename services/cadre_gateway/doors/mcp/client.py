@@ -112,7 +112,8 @@ def _ask(request: ApprovalRequested) -> str:
     if request.kind == "question":
         return request.reason
     arguments = json.dumps(request.arguments, ensure_ascii=False)
-    return f"May {request.name} be called with {arguments}? ({request.reason})"
+    sentence = f"{request.text}\n" if request.text else ""
+    return f"{sentence}May {request.name} be called with {arguments}? ({request.reason})"
 
 
 def ruling(held: PendingAnswer, answer: Mapping[str, Any], context: Context) -> Ruling | None:

@@ -480,7 +480,8 @@ def _what(held: PendingAnswer) -> str:
         return str(request.arguments.get("question", ""))
     arguments = json.dumps(request.arguments, ensure_ascii=False)
     short = arguments if len(arguments) <= _MAX_ARGUMENTS_CHARS else arguments[:_MAX_ARGUMENTS_CHARS] + "…"
-    return f"{request.name} {short}" if request.kind != "question" else request.name
+    call = f"{request.name} {short}" if request.kind != "question" else request.name
+    return f"{request.text}: {call}" if request.text else call
 
 
 def _frame(data: dict[str, Any]) -> bytes:

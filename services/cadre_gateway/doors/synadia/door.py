@@ -308,6 +308,7 @@ def _question(held: PendingAnswer) -> str:
     what = request.name if request.kind == "question" else f"{request.name} {arguments}"
     return "\n".join(
         [
+            *([request.text] if request.text else []),
             what[:_MOST_QUESTION_CHARS],
             *([request.reason] if request.reason else []),
             "Reply `approve`; anything else rejects it, and is what the agent reads.",
