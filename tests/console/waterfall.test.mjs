@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { emptyTree, takeEvents } from "../../services/cadre_gateway/console/web/state/run_tree.js";
-import { allRows, longestChild, matches, nextError, panned, ticks, zoomed } from "../../services/cadre_gateway/console/web/state/waterfall.js";
-import { call, rows, run, step } from "./story.mjs";
+import { emptyTree, spentOf, takeEvents } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { allRows, dearestBelow, longestChild, matches, nextError, panned, ticks, zoomed } from "../../services/cadre_gateway/console/web/state/waterfall.js";
+import { call, model, rows, run, step } from "./story.mjs";
 
 const words = (span, origin, pixels) => ticks(span, origin, pixels).map((one) => one.words);
 
@@ -61,6 +61,24 @@ test("errors are gone through by their causes, from the first again", () => {
   assert.equal(nextError(found, "call:a1_1_0"), "step:a1_2_0:1");
   assert.equal(nextError(found, "step:a1_2_0:1"), "call:a1_1_0");
   assert.equal(nextError([], "run:a1"), undefined);
+});
+
+test("what was spent counts for all rows above, and the dearest row is found at once", () => {
+  const usage = (cost) => ({ input_tokens: cost * 1000, output_tokens: 0, cost, model_calls: 1 });
+  const tree = emptyTree("a1");
+  takeEvents(tree, [
+    rows(run("a1", { usage: usage(2) }), step("a1", 1), model("a1", 1, { usage: usage(2), ended_at: 2 }), call("a1", 1, 0), call("a1", 1, 1), step("a1", 2)),
+    rows(run("a1_1_0", { usage: usage(1) }), step("a1_1_0", 1), model("a1_1_0", 1, { usage: usage(1), ended_at: 2 })),
+    rows(run("a1_1_1", { usage: usage(7) }), step("a1_1_1", 1), step("a1_1_1", 2), model("a1_1_1", 1, { usage: usage(4), ended_at: 2 }), model("a1_1_1", 2, { usage: usage(3), ended_at: 2 })),
+  ]);
+  const spent = (key) => spentOf(tree, key).cost;
+  assert.deepEqual(["run:a1", "step:a1:1", "step:a1:2", "call:a1_1_1", "run:a1_1_1", "step:a1_1_1:2", "model:a1:10.1"].map(spent), [10, 10, 0, 7, 7, 3, 2]);
+  assert.equal(spentOf(tree, "run:a1").tokens, 10_000);
+  assert.equal(dearestBelow(allRows(tree), "run:a1", spent), "run:a1_1_1", "no row below it has half of the whole");
+  assert.equal(dearestBelow(allRows(tree), "run:a1_1_1", spent), "model:a1_1_1:10.1");
+  assert.equal(dearestBelow(allRows(tree), "step:a1:2", spent), undefined);
+  takeEvents(tree, [rows(run("a1_1_0", { usage: usage(9) }))]);
+  assert.deepEqual([spent("run:a1"), dearestBelow(allRows(tree), "run:a1", spent)], [18, "run:a1_1_0"]);
 });
 
 test("the longest child is counted from when it was asked for", () => {

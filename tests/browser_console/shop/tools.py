@@ -29,3 +29,13 @@ def look_up(order: str) -> dict[str, str]:
     if order == "0":
         raise LookupError("there is no order 0")
     return {"order": order, "customer": "Ann Example", "paid": "500 €", "state": "delivered on 3 May"}
+
+
+@tool(read_only=True)
+def read_letters(customer: str) -> list[str]:
+    """Read all that a customer has written.
+
+    Args:
+        customer: Their name.
+    """
+    return [f"{number}. {customer} asks once more where the parcel is that was promised." for number in range(200)]

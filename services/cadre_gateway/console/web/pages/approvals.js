@@ -4,7 +4,7 @@ import { callPath, get, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { decidedList } from "../view/decided_list.js";
 import { decisionForm } from "../view/decision_form.js";
-import { alert, badge, button, empty, field, fill, h } from "../view/element.js";
+import { alert, badge, button, empty, field, fill, h, withCode } from "../view/element.js";
 import { brief, clock, relative } from "../view/format.js";
 import { keyLegend, onKeys } from "../view/keys.js";
 import { showValue } from "../view/value.js";
@@ -124,7 +124,7 @@ function waitingList(body, again) {
     const form = decisionForm(call, approval, () => setTimeout(again, 800));
     const results = h("div", null);
     const element = h("article", { class: "card asks", tabIndex: -1, dataset: { call }, "aria-label": approval.headline, onfocusin: () => makeCurrent(call) },
-      h("header", null, h("h2", null, mark, " ", approval.headline),
+      h("header", null, h("h2", null, mark, " ", withCode(approval.headline)),
         h("p", { class: "meta" }, h("span", null, whatOf(approval)), since, expires,
           approval.user && h("span", null, "for ", h("a", { href: `#${withQuery("/runs", { user: approval.user })}` }, approval.user)),
           approval.session && h("span", null, "session ", h("a", { href: `#${withQuery("/runs", { session: approval.session })}` }, brief(approval.session, 24))),

@@ -4,7 +4,7 @@ import { get, may, post, request, urlOf, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { KINDS, specOf } from "../state/definitions.js";
 import { runMark } from "../state/run_tree.js";
-import { alert, badge, button, dialog, empty, field, fill, h, liveTable, toast } from "../view/element.js";
+import { alert, badge, button, dialog, empty, field, fill, h, liveTable, toast, withCode } from "../view/element.js";
 import { editDefinition } from "../view/definition_form.js";
 import { brief, clock, cost, count, relative } from "../view/format.js";
 import { showValue } from "../view/value.js";
@@ -192,7 +192,7 @@ export function automationPage(main) {
     }
 
     function drawDeliveries(runs, refusals) {
-      const lines = [...runs.map((run) => ({ at: run.asked_at, line: [badge(runMark(run.state, run.approvals), run.state.replaceAll("_", " ")), " ", h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, brief(run.task, 80) || run.id)] })),
+      const lines = [...runs.map((run) => ({ at: run.asked_at, line: [badge(runMark(run.state, run.approvals), run.state.replaceAll("_", " ")), " ", h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, withCode(brief(run.task, 80) || run.id))] })),
         ...refusals.map((one) => ({ at: one.at, line: [badge("failed", one.code), " ", brief(one.detail, 160), one.id && h("small", null, ` (message ${brief(one.id, 60)})`)] }))]
         .sort((a, b) => b.at - a.at).slice(0, DELIVERIES);
       const next = h("ul", { class: "list deliveries" }, lines.length ? lines.map(({ at, line }) => h("li", null, h("small", { class: "nowrap" }, clock(at)), " ", line)) : h("li", { class: "none" }, "Nothing has arrived yet."));

@@ -2,7 +2,7 @@
 
 import { get, request, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
-import { alert, button, dialog, empty, fill, h, table, toast } from "../view/element.js";
+import { alert, button, dialog, empty, fill, h, table, toast, withCode } from "../view/element.js";
 import { bytes, clock } from "../view/format.js";
 import { showValue } from "../view/value.js";
 
@@ -18,7 +18,7 @@ export function deadLettersPage(main, { query, setQuery }) {
     const { dead_letters: letters, next } = await get(withQuery("/v1/dead-letters", { before, limit: 50 }), signal);
     fill(list, letters.length ? table(["At", "Queue", "Message", "Run", "Why", "Tries", ""], letters.map((one) => [
       h("span", { class: "nowrap" }, clock(one.at)), one.queue, `${one.kind ?? "gone"}${one.size ? `, ${bytes(one.size)}` : ""}`,
-      one.tree && h("a", { href: `#/run/${encodeURIComponent(one.tree)}` }, one.run ?? one.tree), one.reason, one.deliveries,
+      one.tree && h("a", { href: `#/run/${encodeURIComponent(one.tree)}` }, one.run ?? one.tree), withCode(one.reason), one.deliveries,
       h("span", { class: "actions" }, button("Show", () => show(one.id)),
         button("Deliver again", () => act("POST", `/v1/dead-letters/${one.id}/retry`, "delivered again")),
         h("button", { type: "button", class: "danger", onclick: () => remove(one.id) }, "Remove")),

@@ -1,7 +1,7 @@
 // What agents remember: searched, listed, forgotten.
 
 import { get, post, request, withQuery } from "../http/api.js";
-import { alert, dialog, empty, field, fill, h, toast } from "../view/element.js";
+import { alert, dialog, empty, field, fill, h, toast, withCode } from "../view/element.js";
 import { clock } from "../view/format.js";
 
 const WHOSE = ["user", "agent", "team", "session", "run"];
@@ -51,14 +51,14 @@ export function memoryPage(main, { query, setQuery }) {
 
   function card(memory) {
     const element = h("article", { class: "card" },
-      h("p", { class: "reason" }, memory.text),
+      h("p", { class: "reason" }, withCode(memory.text)),
       h("p", { class: "meta" }, h("span", null, memory.scope), h("span", null, memory.agent), memory.user && h("span", null, memory.user),
         h("a", { href: `#/run/${encodeURIComponent(memory.tree)}` }, "run"), h("span", null, clock(memory.at ?? memory.created_at))),
       h("div", { class: "actions" }, h("button", { type: "button", class: "danger", onclick: forget }, "Forget")));
     return element;
 
     function forget() {
-      dialog("Forget this memory?", [h("p", null, memory.text)], "Forget", async () => {
+      dialog("Forget this memory?", [h("p", null, withCode(memory.text))], "Forget", async () => {
         await request("DELETE", `/v1/memory/${encodeURIComponent(memory.memory)}`);
         element.remove();
         toast("forgotten");

@@ -4,7 +4,7 @@ import { get, may, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { SPANS } from "../state/usage.js";
 import { alert, empty, field, fill, h, table, withCode } from "../view/element.js";
-import { argumentsText, brief, clock, duration, errorText, relative } from "../view/format.js";
+import { brief, clock, duration, errorText, relative } from "../view/format.js";
 import { showUsage } from "../view/usage_charts.js";
 import { startRun } from "./new_run.js";
 
@@ -60,12 +60,11 @@ export function overviewPage(main, { query, setQuery }) {
   function drawNeeds({ held, letters, budgets, agents, ends, since }) {
     const sections = [
       need("waiting for a decision", "#/approvals", held.approvals.length, held.next, held.approvals.slice(0, LISTED).map((one) => [
-        h("a", { href: `#/run/${encodeURIComponent(one.tree)}?at=${encodeURIComponent(`call:${one.call}`)}` }, one.kind === "question" ? "Question" : one.name),
-        ` ${argumentsText(one.arguments, 80)} `, h("small", null, `${one.agent}, ${relative(one.requested_at)}`)])),
+        h("a", { href: `#/run/${encodeURIComponent(one.tree)}?at=${encodeURIComponent(`call:${one.call}`)}` }, withCode(brief(one.headline, 120))), " ", h("small", null, `${one.agent}, ${relative(one.requested_at)}`)])),
       ...["failed", "out of steps"].map((words, at) => need(`${words} in a day`, `#${withQuery("/runs", { state: ["error", "max_steps_error"][at], since })}`, ends[at].total ?? 0, null, ends[at].runs.map((run) => [
-        h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, withCode(brief(run.task, 60) || run.id)), " ", h("small", null, `${run.agent}: ${brief(errorText(run.error), 100)}`)]))),
+        h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, withCode(brief(run.task, 60) || run.id)), " ", h("small", null, withCode(`${run.agent}: ${brief(errorText(run.error), 100)}`))]))),
       need("dead letters", "#/dead-letters", letters.dead_letters.length, letters.next, letters.dead_letters.slice(0, LISTED).map((one) => [
-        `${one.queue} `, h("small", null, `${brief(one.reason, 100)}, ${relative(one.at)}`)])),
+        `${one.queue} `, h("small", null, withCode(`${brief(one.reason, 100)}, ${relative(one.at)}`))])),
       need("budgets near their end", "#/statistics", ...near(budgets.budgets)),
       need("agents with a problem", "#/team", ...troubled(agents)),
       need("rollouts under way", "#/team", ...rolling(agents)),

@@ -2,10 +2,10 @@
 // gateway has said of it is shown at once; the events that made it have the rest, and are asked for.
 
 import { blobPath, eventsOf, get, runPath, urlOf, withQuery } from "../http/api.js";
-import { isOver, minorNotes, numberOf, rowsBelow, stateOf } from "../state/run_tree.js";
+import { isOver, minorNotes, numberOf, rowsBelow, spentOf, stateOf } from "../state/run_tree.js";
 import { showChanges, showDecided } from "../view/changes.js";
 import { decisionForm } from "../view/decision_form.js";
-import { alert, button, fill, h } from "../view/element.js";
+import { alert, button, fill, h, withCode } from "../view/element.js";
 import { faultText } from "../view/fault.js";
 import { clock, cost, count, duration } from "../view/format.js";
 import { showOrigins } from "../view/origins.js";
@@ -33,7 +33,7 @@ export class RowDetail {
     const same = this.shown?.key === row.key;
     if (!held) this.#load(row, () => this.show({ row: tree.rows.get(row.key), call: call && tree.rows.get(call.key) }, tree));
     const draft = tree.drafts.get(row.key);
-    const content = [row, call, this.whole, row.kind === "run" && tree.worked.get(row.run), row.kind === "step" && rowsBelow(tree, row.key).map((one) => one.seq).join()];
+    const content = [row, call, this.whole, row.kind === "run" && tree.worked.get(row.run), row.kind === "step" && rowsBelow(tree, row.key).map((one) => one.seq).join(), spentLine(tree, row.key)];
     if (same && held && this.shown.held === held.key) return;
     if (same && this.live && draft) this.live.textContent = liveText(draft);
     if (same && content.every((one, place) => one === this.shown.content[place])) return;
@@ -92,19 +92,20 @@ export class RowDetail {
         ["Revision", revision], ["Tools' schemas", this.#schemas(row, spec)],
         ["Step", most ? `${step} of at most ${most}` : step],
         ["Tokens", `${count(usage.input_tokens ?? 0)} in, ${count(usage.output_tokens ?? 0)} out${cost(usage.cost) ? `, cost ${cost(usage.cost)}` : ""}, without runs below`],
+        ["With those", spentOf(tree, row.key).tokens > (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) && spentLine(tree, row.key)],
         ["Began", clock(row.began_at)], ["Waited", row.began_at - row.asked_at > 0.05 && `${duration(row.began_at - row.asked_at)} in the queue`],
         ["Ended", clock(row.ended_at)], ["Deadline", clock(deadline)], ["Run", h("a", { href: `#/run/${encodeURIComponent(row.run)}` }, row.run)],
       ]),
       held && decisionForm(held.key.slice("call:".length), { name: held.name }, this.changed).element,
       row.error && alert(row.error),
-      row.lines.length > 0 && h("ul", { class: "list" }, row.lines.map((line) => h("li", null, line))),
+      row.lines.length > 0 && h("ul", { class: "list" }, row.lines.map((line) => h("li", null, withCode(line)))),
       isOver(row) && output && block("Answer", showAnswer(output)),
       workflow && block("Workflow", workflowGraph(workflow, row, rowsBelow(tree, row.key))),
       this.#work(row, LISTS[kind], tree.worked.get(row.run)),
       block("Task", showValue(task.task)),
       task.images?.length > 0 && block("Images", task.images.map(showImage)),
       Object.keys(task.inputs ?? {}).length > 0 && block("Inputs", showValue(task.inputs)),
-      call?.remark && h("p", null, call.remark),
+      call?.remark && h("p", null, withCode(call.remark)),
     ];
   }
 
@@ -133,10 +134,10 @@ export class RowDetail {
   #step(row, { tree }) {
     return [
       h("h2", null, row.name),
-      facts([["Agent", tree.runs.get(row.run)?.name], ["Name", row.words], ["Began", clock(row.began_at)], ["Took", row.ended_at && duration(row.ended_at - row.began_at)]]),
+      facts([["Agent", tree.runs.get(row.run)?.name], ["Name", row.words], ["Began", clock(row.began_at)], ["Took", row.ended_at && duration(row.ended_at - row.began_at)], ["Spent", spentLine(tree, row.key)]]),
       row.error && alert(row.error),
       numberOf(row) > 0 && h("div", { class: "actions" }, button("Fork from here", () => this.fork(row.run, row))),
-      rowsBelow(tree, row.key).map((one) => h("p", { class: "line" }, h("strong", null, one.name), " ", one.kind === "note" ? one.text : one.state)),
+      rowsBelow(tree, row.key).map((one) => h("p", { class: "line" }, h("strong", null, one.name), " ", one.kind === "note" ? withCode(one.text) : one.state)),
     ];
   }
 
@@ -195,7 +196,7 @@ export class RowDetail {
   }
 
   #events(row, { tree }) {
-    return [h("h2", null, row.name), minorNotes(tree, row.parent).map((note) => h("p", { class: "line" }, h("strong", null, note.name), " ", note.text))];
+    return [h("h2", null, row.name), minorNotes(tree, row.parent).map((note) => h("p", { class: "line" }, h("strong", null, note.name), " ", withCode(note.text)))];
   }
 
   /** A piece of work, or a note: the fields of its events, whatever kind of agent they are of. */
@@ -208,10 +209,16 @@ export class RowDetail {
         ["Took", isOver(row) && row.kind === "work" && duration(row.ended_at - row.began_at)],
       ]),
       row.error && alert(row.error),
-      row.lines.map((line) => h("p", null, line)),
+      row.lines.map((line) => h("p", null, withCode(line))),
       events.map(({ type, ...fields }) => block(type, showValue(Object.fromEntries(Object.entries(fields).filter(([, value]) => isSaid(value)))))),
     ];
   }
+}
+
+/** Return the tokens and cost of a row and all below it. */
+function spentLine(tree, key) {
+  const spent = spentOf(tree, key);
+  return spent.tokens > 0 && `${count(spent.tokens)} tokens${cost(spent.cost) && `, cost ${cost(spent.cost)}`}`;
 }
 
 const isSaid = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);

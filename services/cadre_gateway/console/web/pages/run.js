@@ -4,11 +4,11 @@ import { parseWritten, writeJson } from "../exact_json.js";
 import { eventsOf, get, post, runPath, urlOf, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import {
-  emptyTree, eventsKey, faultLines, heldBelow, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
+  emptyTree, eventsKey, faultLines, heldBelow, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, spentOf, stateOf, takeEvents, totals, visibleRows,
 } from "../state/run_tree.js";
-import { allRows, longestChild, matches, nextError } from "../state/waterfall.js";
-import { alert, badge, button, dialog, field, fill, h, toast } from "../view/element.js";
-import { brief, clock, cost, count, duration, lostText } from "../view/format.js";
+import { allRows, dearestBelow, longestChild, matches, nextError } from "../state/waterfall.js";
+import { alert, badge, button, dialog, field, fill, h, toast, withCode } from "../view/element.js";
+import { brief, clock, cost, count, duration, lostText, spentText } from "../view/format.js";
 import { onKeys } from "../view/keys.js";
 import { splitter } from "../view/splitter.js";
 import { VirtualTree } from "../view/virtual_tree.js";
@@ -111,6 +111,8 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       return;
     }
     view.following = !isOver(root) && Date.now() / 1000 - last < FOLLOWED_SECONDS;
+    const sum = spentOf(tree, tree.root);
+    waterfall.names.textContent = sum.cost > 0 ? "cost" : sum.tokens > 0 ? "tokens" : "";
     const rows = visibleRows(tree, toggled);
     view.show(rows);
     const chosen = rows.find((row) => row.key === view.selected);
@@ -119,7 +121,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
 
   function drawHead(root) {
     if (!root) {
-      const title = queued?.agent ? [h("span", { class: "agent" }, queued.agent), " ", brief(queued.task, 400)] : ["Run ", h("code", null, id)];
+      const title = queued?.agent ? [h("span", { class: "agent" }, queued.agent), " ", withCode(brief(queued.task, 400))] : ["Run ", h("code", null, id)];
       fill(head, h("h1", { title: queued?.task }, title), h("p", { class: "meta" },
         h("span", null, link === "live" ? "in the inbox of its agent: nothing has happened yet" : linkText), " ",
         queued?.started_at && h("span", null, clock(queued.started_at))));
@@ -146,7 +148,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     const signature = writeJson([title, facts.map((one) => one.textContent ?? one), root.name]);
     if (head.dataset.signature !== signature) {
       head.dataset.signature = signature;
-      fill(head, h("h1", null, h("span", { class: "agent" }, root.name), " ", title), h("p", { class: "meta" }, facts.map((one) => h("span", null, one))));
+      fill(head, h("h1", null, h("span", { class: "agent" }, root.name), " ", withCode(title)), h("p", { class: "meta" }, facts.map((one) => h("span", null, one))));
     }
     drawProblems([root.error, ...missingLines(root), ...faultLines(tree)]);
     drawActions(root);
@@ -238,13 +240,18 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     }
     const error = () => jump(nextError(allRows(tree), view.selected), "Nothing has failed in this run.");
     const longest = () => jump(longestChild(allRows(tree), view.selected, Date.now() / 1000), "Nothing lies below this row.");
+    const dearest = () => {
+      const has = rootOf(tree) && spentOf(tree, tree.root).cost > 0 ? "cost" : "tokens";
+      jump(dearestBelow(allRows(tree), view.selected, (key) => spentOf(tree, key)[has]), "Nothing was spent below this row.");
+    };
     const tool = (words, work, title, label) => h("button", { type: "button", onclick: work, title, "aria-label": label }, words);
     stopKeys = onKeys({
-      "/": () => search.focus(), n: error, l: longest, c: copyLink, "+": () => waterfall.zoom(true), "-": () => waterfall.zoom(false),
+      "/": () => search.focus(), n: error, l: longest, d: dearest, c: copyLink, "+": () => waterfall.zoom(true), "-": () => waterfall.zoom(false),
       ",": () => waterfall.pan(-0.25), ".": () => waterfall.pan(0.25), 0: () => waterfall.showAll(),
     });
     return h("div", { class: "tools", role: "group", "aria-label": "Find in the tree" }, search, found,
       tool("Next error", error, "Next error (n)"), tool("Longest child", longest, "The longest row below the selected one (l)"),
+      tool("Dearest", dearest, "Where most was spent below the selected row (d)"),
       tool("Copy link", copyLink, "Copy a link to the selected row (c)"),
       h("span", { class: "zoom", role: "group", "aria-label": "Time" },
         tool("−", () => waterfall.zoom(false), "Show more time (-)", "Show more time"), tool("+", () => waterfall.zoom(true), "Show less time (+)", "Show less time"),
@@ -330,9 +337,16 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     const twist = h("span", { class: expandable ? `twist ${expanded ? "down" : ""}` : "twist none", "aria-hidden": "true" });
     const label = h("span", { class: "label" }, twist,
       h("span", state === "note" ? { class: "mark note" } : { class: `mark ${state}`, role: "img", "aria-label": state }),
-      row.kind === "note" && !row.is_minor ? null : h("span", { class: `name ${row.kind}` }, row.name), h("span", { class: "remark" }, remarkOf(shown)));
+      row.kind === "note" && !row.is_minor ? null : h("span", { class: `name ${row.kind}` }, row.name), h("span", { class: "remark" }, withCode(remarkOf(shown))), spentMark(row.key));
     label.style.setProperty("padding-inline-start", `${Math.min(depth, 12) * 14}px`);
     return [label, state === "note" ? h("span", { class: "lane" }) : waterfall.lane(rowTimes(shown), state, row.kind === "call" && row.remark ? "person" : "queue")];
+  }
+
+  /** Draw the cost of the row and all below it. */
+  function spentMark(key) {
+    const spent = spentOf(tree, key);
+    const words = spentText(spent);
+    return words && h("span", { class: "spent", title: `${cost(spent.cost) && `cost ${cost(spent.cost)}, `}${count(spent.tokens)} tokens, with what is below` }, words);
   }
 
   /** What the row says, of an answer that grows its end. */
@@ -348,7 +362,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   function signatureOf(shown) {
     const times = rowTimes(shown);
     const moving = times.end === null ? Math.floor(waterfall.whole.end) : "";
-    return `${shown.row.name}|${remarkOf(shown)}|${markOf(tree, shown.row)}|${times.start}|${times.work}|${times.end}|${moving}|${waterfall.signature}`;
+    return `${shown.row.name}|${remarkOf(shown)}|${spentText(spentOf(tree, shown.key))}|${markOf(tree, shown.row)}|${times.start}|${times.work}|${times.end}|${moving}|${waterfall.signature}`;
   }
 
   schedule();

@@ -7,6 +7,7 @@ import { runMark } from "../state/run_tree.js";
 import { alert, badge, button, dialog, empty, field, fill, h, liveTable, toast, withCode } from "../view/element.js";
 import { brief, clock, cost, count, duration, errorText } from "../view/format.js";
 import { keep, kept } from "../view/kept.js";
+import { keyLegend, onKeys } from "../view/keys.js";
 import { startRun } from "./new_run.js";
 
 /** States, and words for several of them. */
@@ -35,7 +36,7 @@ export function runsPage(main, { query, setQuery }) {
   let typing = null;
   const selected = new Map();
   let columnNames = query.get("columns")?.split(",") ?? kept("columns", SHOWN_FIRST);
-  const all = h("input", { type: "checkbox", "aria-label": "Select all that are shown", onchange: () => {
+  const all = h("input", { type: "checkbox", disabled: true, "aria-label": "Select all that are shown", onchange: () => {
     for (const run of held.shown) {
       if (all.checked) selected.set(run.id, run);
       else selected.delete(run.id);
@@ -76,7 +77,7 @@ export function runsPage(main, { query, setQuery }) {
     field("Asked for", times), range, field("Order", choice("sort", SORTS)), start, more);
   fill(main, h("div", { class: "section-head" }, h("h1", null, "Runs"), h("span", { class: "actions" }, viewsMenu(), columnsMenu())),
     bar, agents, problem, news, none, runs, paging, chosen,
-    h("p", { class: "hint keys" }, h("kbd", null, "/"), " words, ", h("kbd", null, "j"), " and ", h("kbd", null, "k"), " next and previous, ", h("kbd", null, "enter"), " open, ", h("kbd", null, "x"), " select"));
+    keyLegend([["/", "words"], [["j", "k"], "next and previous"], ["enter", "open"], ["x", "select"], ["esc", "end the selection"]]));
 
   const refresh = poll(3, async (signal) => {
     const wanted = { ...asked(), before, limit: hold ? held.limit(PAGE_RUNS) : PAGE_RUNS, count: hold ? undefined : true };
@@ -152,6 +153,7 @@ export function runsPage(main, { query, setQuery }) {
       row.querySelector("input").checked = selected.has(row.dataset.key);
     }
     for (const run of held.shown) if (selected.has(run.id)) selected.set(run.id, run);
+    all.disabled = !held.shown.length;
     all.checked = held.shown.length > 0 && held.shown.every(({ id }) => selected.has(id));
     runs.hidden = !held.shown.length;
     none.hidden = held.shown.length > 0;
@@ -216,7 +218,7 @@ export function runsPage(main, { query, setQuery }) {
     const words = `Cancel ${runs.length === 1 ? "the run" : `${runs.length.toLocaleString()} runs`}`;
     dialog(`${words}?`, [
       h("p", null, "What they have done already is made up for, where their agents can."),
-      h("ul", { class: "list" }, runs.slice(0, 5).map((run) => h("li", null, brief(run.task, 80) || run.id)), runs.length > 5 && h("li", null, `${runs.length - 5} more`)),
+      h("ul", { class: "list" }, runs.slice(0, 5).map((run) => h("li", null, withCode(brief(run.task, 80) || run.id))), runs.length > 5 && h("li", null, `${runs.length - 5} more`)),
       field("Reason", h("input", { name: "reason", type: "text" }), "optional; it stands in their journals")], words, async (data) => {
       const left = [...runs];
       const refused = [];
@@ -281,38 +283,28 @@ export function runsPage(main, { query, setQuery }) {
     });
   }
 
-  /** Keys of the list, but not while somebody types or is asked something. */
-  function onKey(event) {
-    moved = Date.now();
-    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.target.closest?.("input:not([type='checkbox']), textarea, select, [contenteditable]")) return;
-    const rows = list.rows();
-    const at = rows.findIndex((row) => row.contains(document.activeElement));
-    const go = (to) => rows[Math.min(Math.max(to, 0), rows.length - 1)]?.querySelector(".c-task a").focus();
-    const keys = {
-      "/": () => words.select(),
-      j: () => go(at + 1),
-      k: () => go(at < 0 ? 0 : at - 1),
-      x: () => at >= 0 && select(rows[at].dataset.key, !selected.has(rows[at].dataset.key)),
-      Escape: () => selected.size > 0 && clear(),
-    };
-    if (!Object.hasOwn(keys, event.key)) return;
-    event.preventDefault();
-    keys[event.key]();
-  }
+  const place = () => list.rows().findIndex((row) => row.contains(document.activeElement));
+  const go = (to) => list.rows()[Math.min(Math.max(to, 0), list.rows().length - 1)]?.querySelector(".c-task a").focus();
+  const stopKeys = onKeys({
+    "/": () => words.select(), j: () => go(place() + 1), k: () => go(place() - 1),
+    x: () => {
+      const key = list.rows()[place()]?.dataset.key;
+      if (key) select(key, !selected.has(key));
+    },
+    Escape: () => selected.size > 0 && clear(),
+  });
 
   const onMove = () => { moved = Date.now(); };
   const closeMenus = (event) => {
     for (const one of main.querySelectorAll("details.menu[open]")) if (!one.contains(event.target)) one.open = false;
   };
-  document.addEventListener("keydown", onKey);
-  document.addEventListener("pointermove", onMove);
+  for (const kind of ["keydown", "pointermove"]) document.addEventListener(kind, onMove);
   document.addEventListener("pointerdown", closeMenus);
   return () => {
     refresh();
     clearTimeout(typing);
-    document.removeEventListener("keydown", onKey);
-    document.removeEventListener("pointermove", onMove);
+    stopKeys();
+    for (const kind of ["keydown", "pointermove"]) document.removeEventListener(kind, onMove);
     document.removeEventListener("pointerdown", closeMenus);
   };
 }

@@ -15,12 +15,14 @@ export function emptyTree(id) {
     held: new Set(), // keys of calls that wait for a person
     asked: new Map(), drafts: new Map(), // by run the key of the model call that is open; by key what it has written
     worked: new Map(), // by run how many rows of work and notes were sent
+    spent: null, // by key what a row and all below it have spent; null when it is to be summed up
     faults: [],
   };
 }
 
 /** Takes in events of the stream, each `{name, data}`, or a `fault` in place of data that could not be read. */
 export function takeEvents(tree, events) {
+  tree.spent = null;
   for (const { name, data, fault } of events) {
     try {
       if (fault) throw fault;
@@ -92,6 +94,26 @@ export function totals(tree) {
     sum.cost += usage?.cost ?? 0;
   }
   return sum;
+}
+
+/** Return the sum of the row `key` and all below it, as `{cost, tokens}`. */
+export function spentOf(tree, key) {
+  tree.spent ??= sumUp(tree);
+  return tree.spent.get(key) ?? { cost: 0, tokens: 0 };
+}
+
+/** Return the sums by key. A run's usage contains that of its model calls, so these add to their steps alone. */
+function sumUp(tree) {
+  const sums = new Map();
+  for (const row of tree.rows.values()) {
+    if (!row.usage) continue;
+    const { cost = 0, input_tokens: input = 0, output_tokens: output = 0 } = row.usage;
+    for (let at = row; at && (row.kind === "run" || at.kind !== "run"); at = tree.rows.get(at.parent)) {
+      const sum = sums.get(at.key) ?? { cost: 0, tokens: 0 };
+      sums.set(at.key, { cost: sum.cost + cost, tokens: sum.tokens + input + output });
+    }
+  }
+  return sums;
 }
 
 /** The key of the row that the minor notes under a row are folded in. */

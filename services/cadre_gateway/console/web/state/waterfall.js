@@ -97,6 +97,27 @@ export function longestChild(rows, key, now) {
   return longest?.key;
 }
 
+/**
+ * Return the key of the row below one in which most was spent: the dearest child, and on down from it while one row has half
+ * of what the first one spent. `spent(key)` gives the amount; undefined where nothing was spent below.
+ */
+export function dearestBelow(rows, key, spent) {
+  const half = spent(key) / 2;
+  let found;
+  let place = at(rows, key);
+  while (place >= 0) {
+    const { depth } = rows[place];
+    let dearest = -1;
+    for (let next = place + 1; next < rows.length && rows[next].depth > depth; next += 1) {
+      if (rows[next].depth === depth + 1 && spent(rows[next].key) > (rows[dearest] ? spent(rows[dearest].key) : 0)) dearest = next;
+    }
+    if (dearest < 0 || (found !== undefined && spent(rows[dearest].key) < half)) break;
+    found = rows[dearest].key;
+    place = dearest;
+  }
+  return found;
+}
+
 /** The keys of the rows that have all of the words in what they say. */
 export function matches(rows, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);

@@ -3,7 +3,7 @@
 import { writeJson } from "../exact_json.js";
 import { callPath, get } from "../http/api.js";
 import { showDecided } from "./changes.js";
-import { badge, button, empty, fill, h, table } from "./element.js";
+import { badge, button, empty, fill, h, table, withCode } from "./element.js";
 import { argumentsText, brief, clock, duration } from "./format.js";
 
 const MARKS = { approved: "ok", corrected: "held", rejected: "failed", expired: "dropped" };
@@ -30,11 +30,11 @@ function cells(approval) {
     badge(MARKS[decision.verdict] ?? "open", decision.verdict),
     decision.by,
     [
-      h("div", { title: argumentsText(approval.arguments, 300) }, h("strong", null, brief(approval.headline, 160))),
-      decision.feedback && h("div", { class: "hint" }, decision.feedback),
+      h("div", { title: argumentsText(approval.arguments, 300) }, h("strong", null, withCode(brief(approval.headline, 160)))),
+      decision.feedback && h("div", { class: "hint" }, withCode(decision.feedback)),
       approval.cut ? whole(approval) : showDecided(approval, decision),
     ],
-    h("a", { href: `#/run/${encodeURIComponent(approval.tree)}` }, brief(approval.task, 80) || approval.tree),
+    h("a", { href: `#/run/${encodeURIComponent(approval.tree)}` }, withCode(brief(approval.task, 80) || approval.tree)),
   ];
 }
 

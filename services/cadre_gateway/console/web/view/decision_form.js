@@ -3,7 +3,7 @@
 import { callPath, get, post } from "../http/api.js";
 import { argumentForm } from "./argument_form.js";
 import { showChanges, showDecided } from "./changes.js";
-import { alert, field, fill, h, toast } from "./element.js";
+import { alert, field, fill, h, toast, withCode } from "./element.js";
 import { clock, relative } from "./format.js";
 import { showOrigins } from "./origins.js";
 import { proposalForm } from "./proposal_form.js";
@@ -97,8 +97,8 @@ export function decisionForm(call, known, onDecided) {
     };
     box.addEventListener("input", watchChange);
     fill(box,
-      !isInCard && h("p", { class: "headline" }, approval.headline),
-      (approval.rule || approval.reason !== approval.headline) && h("p", { class: "reason" }, h("strong", null, approval.rule ? `Rule ${approval.rule}: ` : "Held: "), approval.reason),
+      !isInCard && h("p", { class: "headline" }, withCode(approval.headline)),
+      (approval.rule || approval.reason !== approval.headline) && h("p", { class: "reason" }, h("strong", null, approval.rule ? `Rule ${approval.rule}: ` : "Held: "), withCode(approval.reason)),
       approval.decided_by?.length > 0 && h("p", { class: "hint" }, `For ${approval.decided_by.join(", ")} to decide`),
       showOrigins(approval.origins),
       !isInCard && approval.expires_at && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires_at)} (${clock(approval.expires_at)})`),

@@ -107,7 +107,7 @@ export function liveTable(columns, key, { label } = {}) {
 
 /** The text with what stands in backticks as code: for words of the console and of people. */
 export function withCode(text) {
-  return String(text).split(/(`+[^`]+`+)/).map((part) => (/^(`+)[^`]+\1$/.test(part) ? h("code", null, part.replace(/^`+|`+$/g, "")) : part));
+  return String(text ?? "").split(/(`+[^`]+`+)/).map((part) => (/^(`+)[^`]+\1$/.test(part) ? h("code", null, part.replace(/^`+|`+$/g, "")) : part));
 }
 
 /** What there is to say where a list is empty. */

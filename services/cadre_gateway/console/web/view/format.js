@@ -27,6 +27,9 @@ export function cost(amount) {
   return amount < 0.01 ? amount.toPrecision(2) : amount.toFixed(2);
 }
 
+/** Return the cost, or the tokens where nothing was priced; empty for nothing. */
+export const spentText = (spent) => cost(spent.cost) || (spent.tokens ? `${count(spent.tokens)} tok` : "");
+
 /** A time of day, with the date where it is not of today. */
 export function clock(at, now = Date.now() / 1000) {
   if (!at) return "";

@@ -25,12 +25,12 @@ export async function showUsage(place, span, by, ask) {
   const link = (shown, one) => {
     const { begin, end } = cols[times.indexOf(shown)];
     const own = FILTERS[by] && one.isPart && !one.isRest ? { [FILTERS[by]]: one.name } : {};
-    return `#${withQuery("/runs", { ...own, state: one.state, since: begin, until: end })}`;
+    return `#${withQuery("/runs", { ...own, state: one.state, since: begin, until: end, sort: one.sort })}`;
   };
   const of = (name) => valuesOf(all, time, cols, name);
   const failed = of("failed");
-  const partly = (measure) => seriesOf(parts, time, by, cols, measure).map((one) => ({ ...one, isPart: true }));
-  const chartOf = (title, show, measure) => by !== "day" && chart(`${title} by ${by}`, { times, link, show, series: partly(measure) });
+  const partly = (measure, sort) => seriesOf(parts, time, by, cols, measure).map((one) => ({ ...one, sort, isPart: true }));
+  const chartOf = (title, show, measure, sort) => by !== "day" && chart(`${title} by ${by}`, { times, link, show, series: partly(measure, sort) });
   const tokens = (row) => row.input_tokens + row.output_tokens;
   update(place, [
     chart("Runs", { times, link, show: count, series: [
@@ -38,7 +38,7 @@ export async function showUsage(place, span, by, ask) {
     chart("How long a task took", { times, link, show: duration, stacked: false, series: [
       { name: "half of them", values: of("p50_seconds") }, { name: "95 of 100", values: of("p95_seconds") }] }),
     ...(by === "tool" ? [chartOf("Calls", count, (row) => row.tool_calls), chartOf("Failures", count, (row) => row.tool_failures)]
-      : [chartOf("Cost", cost, (row) => row.cost), chartOf("Tokens", count, tokens)]),
+      : [chartOf("Cost", cost, (row) => row.cost, "cost"), chartOf("Tokens", count, tokens)]),
   ].filter(Boolean));
 }
 

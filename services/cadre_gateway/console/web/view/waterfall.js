@@ -17,9 +17,10 @@ export class Waterfall {
     this.part = null; // what is shown of it; all of it without
     this.onChange = onChange;
     this.tree = tree;
+    this.names = h("span", { class: "spent" }); // the head of what stands at the end of the names
     this.range = h("span", { class: "range", hidden: true });
     this.ticks = h("div", { class: "ticks", title: "Drag to zoom in on a time, double-click to see all" });
-    this.axis = h("div", { class: "axis", "aria-hidden": "true" }, h("span", null), this.ticks);
+    this.axis = h("div", { class: "axis", "aria-hidden": "true" }, this.names, this.ticks);
     this.over = h("div", { class: "over" });
     this.element = h("div", { class: "waterfall" }, this.axis, tree, this.over);
     this.over.append(splitter(this.element, { name: "names", label: "Width of the names", usual: USUAL(), onMove: () => this.draw() }));

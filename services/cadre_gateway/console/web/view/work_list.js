@@ -2,7 +2,7 @@
 
 import { parseWritten, same, writeJson } from "../exact_json.js";
 import { ApiError, get, request, runPath } from "../http/api.js";
-import { alert, badge, button, dialog, field, fill, h, table, toast } from "./element.js";
+import { alert, badge, button, dialog, field, fill, h, table, toast, withCode } from "./element.js";
 import { argumentsText, brief } from "./format.js";
 
 const MARKS = { done: "ok", running: "open", failed: "failed", pending: "dropped", waiting: "held" };
@@ -80,9 +80,9 @@ export function workList(run, name, editable) {
   function queueRows(known) {
     const { stage, begun, pending, done } = known.state;
     const rows = [
-      ...done.map((one) => [one.task, one.failed ? badge("failed", "failed") : badge("ok", "done"), ""]),
-      ...(begun ? [[begun, badge("open", "begun"), ""]] : []),
-      ...pending.map((task, at) => [task, badge("dropped", "waiting"), editable && h("span", { class: "actions" },
+      ...done.map((one) => [withCode(one.task), one.failed ? badge("failed", "failed") : badge("ok", "done"), ""]),
+      ...(begun ? [[withCode(begun), badge("open", "begun"), ""]] : []),
+      ...pending.map((task, at) => [withCode(task), badge("dropped", "waiting"), editable && h("span", { class: "actions" },
         h("button", { type: "button", class: "quiet", onclick: () => taskDialog(known, "Reword the task", task, (text) => ({ op: "edit", task, text })) }, "Reword"),
         at > 0 && button("Earlier", () => edit(known, { op: "move", task, at: at - 1 }), { class: "quiet" }),
         button("Drop", () => edit(known, { op: "drop", task }), { class: "quiet" }))]),
