@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
+from cadre.journal.entry import Entry
 from cadre.journal.run import (
     MessageStep,
     Phase,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 EDITED = "of the edits of one version the first is made"
 
 IN_ORDER = "what people send is taken up in its order"
+
+ENDING = (ev.RunFinished, ev.CancelRequested, ev.RecordIgnored)
+"""What becomes of a run, or of the record, when the record is poison."""
 
 READ = "a message is read once, in its place, with the next model call"
 
@@ -128,18 +133,31 @@ def edits_are_made_once(world: World) -> None:
 
 def words_are_taken_in_order(world: World) -> None:
     """Check that a run accounts for what people send in the order in which it was stored, even if a worker died with
-    it; a cancel may overtake the others. A record that was stored twice has two places in that order. A gateway accepts
-    no message to a run whose task is not stored."""
+    it; a cancel may overtake the others, and so may the end by a record that no worker survives. A record that was
+    stored twice has two places in that order. A gateway accepts no message to a run whose task is not stored."""
     for name, chronicle in world.history.runs.items():
         stored = [copies for copies in chronicle.records.values() if isinstance(copies[0], Task | PersonsRecord)]
         if any(len(copies) > 1 for copies in stored):
             continue
         began = [isinstance(one, Task) for one, *_ in stored]
         behind = stored[began.index(True) + 1 :] if any(began) else []
-        sent = [one.id for one, *_ in behind if not isinstance(one, Cancel)]
-        taken = [entry.cause for entry in chronicle.entries if entry.cause in sent]
-        if taken != [one for one in sent if one in taken]:
+        accounted = {entry.cause for entry in chronicle.entries}
+        sent = [one.id for one, *_ in behind if not isinstance(one, Cancel) and one.id in accounted]
+        taken = [entry.cause for entry in _until_poison(chronicle) if entry.cause in sent]
+        if taken != sent[: len(taken)]:
             raise Violation(IN_ORDER, f"{name} took {taken}, and was sent {sent}")
+
+
+def _until_poison(chronicle: Chronicle) -> list[Entry]:
+    """Return the entries before the one with which a poisoned record ended the run, or found its end: behind it the
+    run takes nothing up. All entries of a run without such a record."""
+
+    def goes_on(entry: Entry) -> bool:
+        record = entry.cause.removesuffix(":condemned").removesuffix(":poisoned")
+        of_poison = f"{record}:condemned" in chronicle.records
+        return not (of_poison and any(isinstance(event, ENDING) for event in entry.events))
+
+    return list(itertools.takewhile(goes_on, chronicle.entries))
 
 
 def messages_are_read(world: World) -> None:

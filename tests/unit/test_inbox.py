@@ -3,16 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from cadre.delivery.codec import encode
+from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
+from cadre.journal.events import RecordIgnored
 from cadre.ports import QuarantineRecord, Stored
-from cadre.protocol.messages import Report
+from cadre.protocol.messages import Report, UserMessage
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.journaling import World
 from harness.memory_ports import MemoryBlobs
 from harness.texts import holds
-from unit.loop.build import ANSWER, OFFER, SPEC, call, result, task
+from unit.loop.build import ANSWER, OFFER, SPEC, call, kinds, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
+from unit.loop.test_user_messages import said
 from unit.loop.workers import says
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
@@ -124,6 +126,24 @@ async def test_a_record_that_ends_its_workers_ends_its_run(data: bytes) -> None:
     assert error.type == "Poisoned"
     assert str(reason) in error.message
     assert (world.run(CHILD).task is None) is (data == b"nonsense")
+
+
+async def test_a_record_that_ends_its_workers_ends_its_run_before_what_was_sent_earlier() -> None:
+    """The earlier record may be what kills: the end neither handles it nor waits for it, and it comes too late then."""
+    quarantine, world = MemoryQuarantine(), MemoryWorld()
+    await world.worker(SPEC, ScriptedModel(says(call("look", at="x"))), OFFER).handle(task())
+    earlier, later = said("Killing.", number=1), said("Killed.", number=2)
+    await world.bus.send_in_order(earlier, "gateway", to="boss")
+    await world.bus.send_in_order(later, "gateway", to="boss")
+    first, second = (one.data for one in world.stream.inbox if isinstance(one.record, UserMessage))
+    assert decode(second, UserMessage).follows is not None
+    quarantine.held[7] = (QuarantineRecord(seq=7, attempts_alone=99), 1)
+    await settle(world, second, run="r1", sender="gateway", quarantine=quarantine)
+    assert await settle(world, first, run="r1", sender="gateway") == ["ack"]
+    ended, late = world.entries("r1")[-2:]
+    assert (ended.cause, kinds(ended.events)) == (later.id, ["RunFinished"])
+    assert (late.cause, [e.code for e in late.events if isinstance(e, RecordIgnored)]) == (earlier.id, ["run-ended"])
+    assert world.run("r1").result is not None
 
 
 async def test_what_nobody_can_read_ends_a_run_that_has_begun() -> None:

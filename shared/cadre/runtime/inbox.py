@@ -104,7 +104,7 @@ class Inbox:
             await self._report_unreadable(job.address, str(error))
 
     async def _end_run(self, job: Job[Record], why: str) -> None:
-        """End the run that the poison was for."""
+        """End the run that the poison was for, before what people sent to it earlier: that may be what kills."""
         delivery, address = job.delivery, job.address
         try:
             record = await job.message()
