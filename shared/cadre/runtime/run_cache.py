@@ -178,18 +178,22 @@ class RunCache:
         reading = self._reading.get(run)
         if reading is None:
             reading = self._reading[run] = asyncio.create_task(self._read(tree, run), name=f"reading {run}")
-            reading.add_done_callback(lambda _: self._reading.pop(run))
         return await asyncio.shield(reading)
 
     async def _read(self, tree: str, run: str) -> CachedRun:
-        with AnswerWait(self._clock) as answer:
-            stored = await self._patiently(lambda: self._journal.read(tree, run))
-        state = fold((one.entry for one in stored), run, tree)
-        prompts = await retry(lambda: self._prompts.find(state.prompts), self._clock.sleep)
-        # A run that was taken for new meanwhile needs no read: all must share one state and one lock.
-        if (cached := self._cached.get(run)) is None:
-            cached = self._cached[run] = CachedRun.folded(state, stored, prompts, answer.as_of)
-        return cached
+        try:
+            with AnswerWait(self._clock) as answer:
+                stored = await self._patiently(lambda: self._journal.read(tree, run))
+            state = fold((one.entry for one in stored), run, tree)
+            prompts = await retry(lambda: self._prompts.find(state.prompts), self._clock.sleep)
+            # A run that was taken for new meanwhile needs no read: all must share one state and one lock.
+            if (cached := self._cached.get(run)) is None:
+                cached = self._cached[run] = CachedRun.folded(state, stored, prompts, answer.as_of)
+            return cached
+        finally:
+            # A callback of the task would run later: a handler that invalidates the state before that would get the
+            # same state again and again, in a loop that never yields.
+            del self._reading[run]
 
     async def _patiently(self, read: Callable[[], Awaitable[T]]) -> T:
         async def in_turn() -> T:

@@ -10,7 +10,7 @@ from cadre.engine.budget import over_budget
 from cadre.errors import ModelUnavailable
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
-from cadre.ports import Appended, Confirm, ModelReply
+from cadre.ports import Appended, Confirm, ModelReply, Stored
 from cadre.protocol.messages import Report
 from cadre.protocol.usage import Budget, Usage
 from cadre.runtime import run_cache
@@ -345,3 +345,39 @@ async def test_a_record_seen_before_is_let_go_without_a_word() -> None:
         assert await runner.handle(result("r1_1_0", "x"), deliveries)
         assert await runner.handle(task(), deliveries)
     assert (len(world.entries("r1")), len(world.bus.sent)) == (entries, sent)
+
+
+async def test_a_state_that_is_invalid_as_soon_as_it_was_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that runs in the moment in which a read ends must not be given the outcome of that read for ever."""
+    world, begun, gate = MemoryWorld(), asyncio.Event(), asyncio.Event()
+    await worker(world, ScriptedModel(says(call("look", at="x")))).handle(task())
+    cache = worker(world, ScriptedModel(says(ANSWER))).journaling.cache
+    read, get, reads, asked = world.journal.read, cache.get, 0, 0
+
+    async def read_at_the_gate(tree: str, run: str) -> list[Stored]:
+        nonlocal reads
+        reads, stored = reads + 1, await read(tree, run)
+        begun.set()
+        await gate.wait()
+        return stored
+
+    async def get_and_count(tree: str, run: str, *, fresh: bool = False) -> run_cache.CachedRun:
+        nonlocal asked
+        asked += 1
+        assert asked < 20, "the loop never yields"
+        return await get(tree, run, fresh=fresh)
+
+    async def at_that_moment() -> bool:
+        await gate.wait()
+        return await cache.accounts_for("of a person", "r1", "r1")
+
+    monkeypatch.setattr(world.journal, "read", read_at_the_gate)
+    monkeypatch.setattr(cache, "get", get_and_count)
+    first = asyncio.create_task(cache.accounts_for(task().id, "r1", "r1"))
+    await begun.wait()
+    second = asyncio.create_task(at_that_moment())
+    await asyncio.sleep(0)
+    gate.set()
+    assert await first
+    assert not await second
+    assert reads == 2
