@@ -10,6 +10,8 @@ from cadre_gateway.routes.app import load_assets
 PICTURES = Path(__file__).parents[2] / "build" / "console"
 WIDTHS = (1440, 1024, 390)
 SCHEMES = ("dark", "light")
+SQUEEZED = """() => [...document.querySelectorAll("td")]
+  .filter((cell) => cell.checkVisibility() && cell.innerText.length > 20 && cell.clientWidth < 90).map((cell) => cell.innerText.slice(0, 80))"""
 
 
 def answer_as_a_gateway(route: Route) -> None:
@@ -49,13 +51,15 @@ class Pictures:
             page.screenshot(path=PICTURES / f"{name}-{scheme}.png", full_page=whole)
 
     def at_all_widths(self, page: Page, name: str) -> None:
-        """Takes the page at each width, where it must not scroll sideways, nor axe find anything serious."""
+        """Takes the page at each width, where it must not scroll sideways, squeeze the text of a cell, nor axe find
+        anything serious."""
         before, found = page.viewport_size, list[tuple[object, ...]]()
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             self.take(page, f"{name}-{width}", whole=True)
             if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
                 found.append((width, "scrolls sideways"))
+            found += [(width, "squeezed", text) for text in page.evaluate(SQUEEZED)]
             for scheme in SCHEMES:
                 page.emulate_media(color_scheme=scheme)
                 for one in Axe().run(page).response["violations"]:

@@ -240,7 +240,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(
             page.wait_for_load_state("networkidle")
         if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
             too_wide.append(path)
-        pictures.take(page, f"phone-{name}", whole=True)
+        pictures.at_all_widths(page, f"page-{name}")
     context.close()
     assert gateway.request("POST", f"/v1/approvals/{held}", json={"verdict": "rejected"}).status_code in (
         200,

@@ -50,7 +50,7 @@ def test_what_needs_a_person_and_what_happened(
 
     page.get_by_role("combobox", name="In the last").select_option("hour")
     minute = tokens.locator("a").filter(has_text="clerk").last
-    expect(minute).to_have_attribute("href", re.compile(r"^#/runs\?agent=clerk&since=\d+&until=\d+$"))
+    expect(minute).to_have_attribute("href", re.compile(r"^#/runs\?member=clerk&since=\d+&until=\d+$"))
     since, until = (int(part) for part in re.findall(r"\d{9,}", str(minute.get_attribute("href"))))
     assert until - since == 60
     page.get_by_role("combobox", name="In the last").select_option("day")
@@ -58,11 +58,13 @@ def test_what_needs_a_person_and_what_happened(
     expect(page.get_by_role("figure").filter(has_text="Tokens by model")).to_be_visible()
     page.get_by_role("combobox", name="By").select_option("agent")
     bar = tokens.locator("a").filter(has_text="clerk")
-    expect(bar).to_have_attribute("href", re.compile(r"^#/runs\?agent=clerk&since=\d+&until=\d+$"))
+    expect(bar).to_have_attribute("href", re.compile(r"^#/runs\?member=clerk&since=\d+&until=\d+$"))
     bar.click()
     expect(page.get_by_role("heading", name="Runs")).to_be_visible()
+    expect(page.get_by_label("Member", exact=True)).to_have_value("clerk")
+    expect(page.locator(".runs tbody tr").filter(has_text="have clerk")).to_have_count(1)
     page.get_by_label("Asked for").select_option("")
-    expect(page).to_have_url(f"{gateway.service.url}/#/runs?agent=clerk")
+    expect(page).to_have_url(f"{gateway.service.url}/#/runs?member=clerk")
 
     page.goto(f"{gateway.service.url}/")
     card.get_by_role("link", name=re.compile(r"^refund\(.*amount=500")).click()

@@ -136,7 +136,6 @@ async def test_the_command_line_says_what_is_wrong_with_a_filter(listing: Any, w
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("state=queued&state=running", "query.state: it is there 2"),
         ("agent=a&agent=b", "query.agent: it is there 2 times"),
         ("sort=cost&before=1795663000.0,ab", "sort=cost"),
         ("before=cost:1.0,ab", "sort=started"),

@@ -69,7 +69,7 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
                 accepted("c", text="Weigh the cups.", at=30.0, origin=Origin(user="ann")),
                 called(1),
             ),
-            entry("c_1_0", 1, 31.0, accepted("c_1_0", "c")),
+            msgspec.structs.replace(entry("c_1_0", 1, 31.0, accepted("c_1_0", "c")), agent="helper"),
         ],
         database,
     )
@@ -79,6 +79,9 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
     assert await listed(index, session="s1") == ["b"]
     assert await listed(index, user="ann") == ["c"]
     assert await listed(index, parent="c") == ["c_1_0"]
+    assert await listed(index, agent="helper") == []
+    assert await listed(index, member="helper") == ["c"]
+    assert await listed(index, member="boss") == ["c", "b", "a"]
     assert await listed(index, since=20.0) == ["c", "b"]
     assert await listed(index, until=20.0) == ["a"]
     assert await listed(index, min_cost=2.0) == ["a"]

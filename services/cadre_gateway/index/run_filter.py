@@ -29,6 +29,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of runs; None: all."""
 
     agent: str | None = None
+    member: str | None = None
+    """An agent that has a run in the tree: the root's, or one below it."""
     states: frozenset[str] | None = None
     waiting_for: str | None = None
     session: str | None = None
@@ -149,6 +151,9 @@ def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Va
         codes = codes_of(wanted.error)
         conditions.append(_is_one_of("error", len(codes)))
         values += codes
+    if wanted.member is not None:
+        conditions.append("EXISTS (SELECT 1 FROM runs AS below WHERE below.tree = runs.id AND below.agent = ?)")
+        values.append(wanted.member)
     for name, label in wanted.labels:
         conditions.append(f"id IN (SELECT run FROM labels WHERE name = ?{'' if label is None else ' AND value = ?'})")
         values += (name,) if label is None else (name, label)

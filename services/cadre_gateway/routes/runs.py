@@ -101,6 +101,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
     async def get_runs(  # noqa: PLR0913 - one for each parameter of the query
         request: Request,
         agent: str | None = None,
+        member: str | None = None,
         state: Annotated[list[State] | None, Query(description="May be given again: any of them")] = None,
         waiting_for: str | None = None,
         session: str | None = None,
@@ -117,7 +118,8 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
-        """`parent` lists the runs directly below one; `waiting_for` is `approval`, `model`, `time` or `signal NAME`;
+        """`parent` lists the runs directly below one; `member` those in which this agent has a run, as the root or
+        below it; `waiting_for` is `approval`, `model`, `time` or `signal NAME`;
         `since` and `until` are about when a run was asked for; `error` is the code, or the type, of
         the error that it failed with; `label` is `NAME=VALUE`, or `NAME` with any value, and may be given again; `text`
         are words of the task or the answer, the last of which may be the beginning of one. `count` adds how many there
@@ -125,6 +127,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         caller, (begin, end) = caller_of(request), bounds(since, until, clock.now())
         wanted = RunFilter(
             agent=agent,
+            member=member,
             states=frozenset(state) if state else None,
             waiting_for=_awaited(waiting_for) if waiting_for is not None else None,
             session=session,

@@ -105,6 +105,8 @@ class WantedRuns(TypedDict, total=False):
     """The selection and the order of listed runs."""
 
     agent: str
+    member: str
+    """An agent that has a run in the tree: the root's, or one below it."""
     state: State
     waiting_for: str
     """`approval`, `model`, `time` or `signal NAME`."""

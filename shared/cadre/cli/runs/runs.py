@@ -26,6 +26,7 @@ _MAX_PAGE = 1000
 
 @click.group("runs", invoke_without_command=True)
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
+@click.option("--member", metavar="NAME", help="Only runs in which this agent has a run, as the root or below it.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only runs in this state.")
 @click.option("--waiting-for", metavar="WHAT", help="Only runs that wait for: approval, model, time, or 'signal NAME'.")
 @click.option(

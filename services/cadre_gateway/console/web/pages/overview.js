@@ -79,7 +79,7 @@ export function overviewPage(main, { query, setQuery }) {
     const rows = agents.map((agent) => {
       const own = loads.find((one) => one.name === agent.name);
       const queue = queues.find((one) => one.kind === "agent" && one.name === agent.name);
-      return [h("a", { href: `#${withQuery("/runs", { agent: agent.name })}` }, agent.name), agent.replicas.length || (agent.away_since ? `away since ${clock(agent.away_since)}` : "at rest"),
+      return [h("a", { href: `#${withQuery("/runs", { member: agent.name })}` }, agent.name), agent.replicas.length || (agent.away_since ? `away since ${clock(agent.away_since)}` : "at rest"),
         queue?.messages ?? "", own?.going ?? "", own?.counted ? `${duration(own.p50_seconds)}, ${duration(own.p95_seconds)}` : ""];
     });
     fill(load, rows.length ? table(["Agent", "Replicas", "Queue", "Going on", "A run takes (p50, p95)"], rows) : empty("No live agent: start one with `cadre agent FILE`."));

@@ -15,7 +15,7 @@ const STATES = { going: ["queued", "running", "waiting"], failed: ["error", "max
 const STATE_CHOICES = [["", "any"], ["going", "not ended"], ["failed", "failed"], ...["queued", "running", "waiting", "success", "max_steps_error", "error", "cancelled"].map((one) => [one, one.replaceAll("_", " ")])];
 const SORTS = [["", "newest"], ["ended", "ended last"], ["cost", "dearest"]];
 const TIMES = [["", "any time"], ["1h", "last hour"], ["24h", "last 24 hours"], ["7d", "last 7 days"], ["30d", "last 30 days"], ["range", "a range"]];
-const FILTERS = ["agent", "state", "session", "user", "text", "label", "error", "min_cost", "since", "until", "sort"];
+const FILTERS = ["agent", "member", "state", "session", "user", "text", "label", "error", "min_cost", "since", "until", "sort"];
 const PAGE_RUNS = 50;
 const MOST_SELECTED = 10_000;
 const TYPING_MS = 250;
@@ -58,10 +58,10 @@ export function runsPage(main, { query, setQuery }) {
     options.map(([value, words]) => h("option", { value, selected: value === filters[name] }, words)));
   const words = typed("text");
   words.title = "All of them in the task or the answer";
-  const agent = typed("agent");
-  agent.setAttribute("list", "agents");
-  const more = h("details", { class: "more", open: ["session", "label", "error", "min_cost"].some((name) => filters[name]) }, h("summary", null, "More filters"),
-    h("div", { class: "bar" }, field("Session", typed("session")), field("Label", typed("label"), "NAME=VALUE, or NAME"), field("Error", typed("error"), "its code"), field("Cost at least", typed("min_cost"))));
+  const [agent, member] = ["agent", "member"].map(typed);
+  for (const one of [agent, member]) one.setAttribute("list", "agents");
+  const more = h("details", { class: "more", open: ["member", "session", "label", "error", "min_cost"].some((name) => filters[name]) }, h("summary", null, "More filters"),
+    h("div", { class: "bar" }, field("Member", member, "an agent with a run in it"), field("Session", typed("session")), field("Label", typed("label"), "NAME=VALUE, or NAME"), field("Error", typed("error"), "its code"), field("Cost at least", typed("min_cost"))));
   const isRange = () => Boolean(filters.until) || (filters.since !== "" && !TIMES.some(([value]) => value === filters.since));
   const range = h("span", { class: "bar range", hidden: !isRange() }, field("From", timeInput("since")), field("Until", timeInput("until")));
   const times = h("select", { onchange: () => {

@@ -101,7 +101,7 @@ function agentCard(agent, load) {
     replicas(agent),
     h("div", { class: "actions" },
       button("Try it", () => startRun({ agent: agent.name })),
-      h("a", { href: `#/runs?agent=${encodeURIComponent(agent.name)}` }, "its runs")));
+      h("a", { href: `#/runs?member=${encodeURIComponent(agent.name)}` }, "its runs")));
 }
 
 const replicaCount = (count) => count === 0 ? "at rest" : `${count} ${count === 1 ? "replica" : "replicas"}`;

@@ -43,7 +43,7 @@ export function fill(element, ...children) {
 /** A table; `rows` are lists of cells. */
 export function table(heads, rows, caption) {
   return h("div", { class: "scroll" },
-    h("table", null,
+    h("table", { class: "stacked" },
       caption && h("caption", null, caption),
       h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, place) => h("td", { "data-label": heads[place] }, cell)))))));
@@ -60,7 +60,7 @@ export function liveTable(columns, key, { label } = {}) {
   const rows = new Map();
   const head = h("tr", null);
   const body = h("tbody", null);
-  const element = h("div", { class: "scroll", role: label && "region", "aria-label": label, tabIndex: label ? 0 : undefined }, h("table", null, h("thead", null, head), body));
+  const element = h("div", { class: "scroll", role: label && "region", "aria-label": label, tabIndex: label ? 0 : undefined }, h("table", { class: "stacked" }, h("thead", null, head), body));
   let shown = [];
 
   function setColumns(wanted) {

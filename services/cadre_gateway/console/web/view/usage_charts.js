@@ -6,7 +6,7 @@ import { chart } from "./chart.js";
 import { cost, count, duration } from "./format.js";
 
 /** Filters of the list of runs, by what sums are taken by: the bars of the others lead to all runs of their time. */
-const FILTERS = { agent: "agent", team: "agent", user: "user", session: "session" };
+const FILTERS = { agent: "member", team: "agent", user: "user", session: "session" };
 const MANY = 422; // more rows than one answer holds
 
 /** Shows in `place` the charts of a span of SPANS, with a series for each value of `by`, but for `day`. `ask(path)` asks the gateway. */
