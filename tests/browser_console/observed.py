@@ -11,7 +11,8 @@ PICTURES = Path(__file__).parents[2] / "build" / "console"
 WIDTHS = (1440, 1024, 390)
 SCHEMES = ("dark", "light")
 SQUEEZED = """() => [...document.querySelectorAll("td")]
-  .filter((cell) => cell.checkVisibility() && cell.innerText.length > 20 && cell.clientWidth < 90).map((cell) => cell.innerText.slice(0, 80))"""
+  .filter((cell) => cell.checkVisibility() && cell.innerText.length > 20 && cell.clientWidth < 90)
+  .map((cell) => cell.innerText.slice(0, 80))"""
 
 
 def answer_as_a_gateway(route: Route) -> None:

@@ -215,7 +215,8 @@ def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(page: Page, pictur
     pictures.take(page, "team")
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(
+@pytest.mark.timeout(600)
+def test_every_page_is_sound_at_each_width(
     browser: Browser, gateway: Gateway, errors: Errors, pictures: Pictures, tmp_path: Path
 ) -> None:
     run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 900", session="phone")

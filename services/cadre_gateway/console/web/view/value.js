@@ -31,6 +31,7 @@ export function showAnswer(value) {
   const written = showValue(value);
   if (typeof value !== "string" || written.tagName !== "PRE" || value.length > MAX_MARKDOWN) return written;
   const meant = markdown(value);
+  if (meant.textContent === value) return h("div", { class: "answer" }, meant);
   const toggle = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => {
     written.hidden = !written.hidden;
     meant.hidden = !written.hidden;
