@@ -17,6 +17,10 @@ TICK = 0.25
 __all__ = ["ACK_WAIT", "Consumer", "Message", "Server", "Stream", "Watch"]
 
 
+WINDOWS = (0.0, 0.5, 5.0, 120.0)
+"""Seconds for which a server knows the ids of messages; the last are those of a real stream."""
+
+
 class Message(NamedTuple):
     seq: int
     subject: str
@@ -146,7 +150,7 @@ class Server:
     def __init__(self, loop: Loop, chance: random.Random, trace: Trace, watch: Watch) -> None:
         self.loop, self.chance, self.trace, self.watch = loop, chance, trace, watch
         self.streams: list[Stream] = []
-        self.window = chance.choice((0.0, 0.5, 5.0, 120.0))
+        self.window = chance.choice(WINDOWS)
         """Seconds that a message id is remembered."""
         self.down_until = self.paused_until = 0.0
         self.post: Callable[[Consumer, Subscriber, Message, int], None]

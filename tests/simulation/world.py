@@ -20,7 +20,7 @@ from simulation.memory import Recollections
 from simulation.outside import Person, begin_outside
 from simulation.peers import Asked
 from simulation.scenario import Scenario
-from simulation.server import Message, Server
+from simulation.server import WINDOWS, Message, Server
 from simulation.steering import draw_words
 from simulation.tools import Shelf
 from simulation.trace import Trace
@@ -96,6 +96,8 @@ class World:
             self.loop.at(pauses.uniform(0.0, 30.0), self.server.pause, pauses.uniform(2.0, 6.0))
         if pauses.random() < 0.1:
             self.ways.least = pauses.uniform(1.0, 1.5)
+            # Most messages are redelivered there. With no window for duplicates, each copy would make more than one.
+            self.server.window = WINDOWS[-1]
             self.trace.note("far-away")
         self.history.on_settled = functools.partial(nothing_is_let_go_too_early, self)
         self.loop.run(self)
