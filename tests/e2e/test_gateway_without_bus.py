@@ -44,14 +44,14 @@ def test_it_stays_in_its_service_and_refuses_with_the_reason(stack: Stack) -> No
     with httpx2.Client(base_url=gateway.service.url, timeout=patience(), trust_env=False) as client:
         assert probes(client) == (200, 200)
         stack.nats.kill()
-        eventually(lambda: probes(client) == (503, 200), what="people are told, clients still served")
+        eventually(lambda: probes(client) == (503, 200), what="503 for people", state=lambda: probes(client))
         assert client.get("/readyz").json()["code"] == "bus-unavailable"
         refused(client)
         gateway.service.kill()
     gateway.service.start(wait=False)
     with httpx2.Client(base_url=gateway.service.url, timeout=patience(), trust_env=False) as client:
-        eventually(lambda: probes(client) == (503, 200), what="one that starts without NATS says so as well")
+        eventually(lambda: probes(client) == (503, 200), what="503 without NATS", state=lambda: probes(client))
         refused(client)
         stack.nats.start()
-        eventually(lambda: probes(client) == (200, 200), what="it works again")
+        eventually(lambda: probes(client) == (200, 200), what="it works again", state=lambda: probes(client))
         assert client.get("/v1/agents").status_code == 200
