@@ -105,6 +105,14 @@ _schemas: set[type[msgspec.Struct]] = {Shown, Delta, RowsChanged}
 alone."""
 
 
+_EVENT = {
+    "type": "object",
+    "properties": {key: {"type": "string"} for key in ("id", "event", "data")},
+    "required": ["data"],
+}
+"""One event of a stream: before OpenAPI 3.2, the schema of a stream is that of each event."""
+
+
 def answers(kind: type[msgspec.Struct], status: int = 200) -> Responses:
     """Return a route that answers with this status and such a struct."""
     return {status: _answer("Found" if status == HTTPStatus.OK else "Begun", kind), "default": _PROBLEM}
@@ -136,7 +144,7 @@ def operation(
     content = {body: _bytes(body)} if isinstance(body, str) else _content(body)
     responses = {status: _answer(description, kind) for status, (description, kind) in answers.items()}
     if streams:
-        responses["200"]["content"] |= {streams: {"schema": {"type": "string"}}}
+        responses["200"]["content"] |= {streams: _bytes(streams)}
     return {
         "requestBody": {"required": required, "content": content},
         "responses": {**responses, "default": _PROBLEM},
@@ -265,8 +273,8 @@ def _drop_default(content: dict[str, Any]) -> None:
 
 def _bytes(media_type: str) -> dict[str, Any]:
     """Return a body of a media type: generators of clients leave out operations with a body that has no schema."""
-    is_json = media_type == "application/json"
-    return {"schema": {} if is_json else {"type": "string", "format": "binary"}}
+    known: dict[str, dict[str, Any]] = {"application/json": {}, "text/event-stream": _EVENT}
+    return {"schema": known.get(media_type, {"type": "string", "format": "binary"})}
 
 
 def _answer(description: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
