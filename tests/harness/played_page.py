@@ -56,6 +56,10 @@ def shows(printed: str, shown: list[str]) -> bool:
     return re.search(f"^{pattern}", printed if printed.endswith("\n") else printed + "\n", re.M) is not None
 
 
+_READS = re.compile(r"cadre (memory list|runs|show|approvals list)\b")
+"""Commands that may be repeated: what they show may follow a moment after what caused it."""
+
+
 class PlayedPage:
     """A folder in which a page is played."""
 
@@ -90,6 +94,20 @@ class PlayedPage:
         self._terminals.clear()
 
     def _run(self, command: str, shown: list[str]) -> None:
+        """Run a command; repeat one that only reads until it shows what follows from the commands before it."""
+        output = ""
+
+        def fits() -> bool:
+            nonlocal output
+            output = self._output(command)
+            return shows(output, shown)
+
+        if _READS.match(command):
+            eventually(fits, what=f"$ {command} shows {shown}", state=lambda: output)
+        else:
+            assert fits(), f"$ {command}\n{output}\nis not\n" + "\n".join(shown)
+
+    def _output(self, command: str) -> str:
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=self.folder,
@@ -102,7 +120,7 @@ class PlayedPage:
             check=False,
         )
         assert done.returncode == 0, f"$ {command}\n{done.stdout}"
-        assert shows(done.stdout, shown), f"$ {command}\n{done.stdout}\nis not\n" + "\n".join(shown)
+        return done.stdout
 
     def _keep(self, terminal: str, command: str, shown: list[str]) -> None:
         if before := self._terminals.pop(terminal, None):
