@@ -58,6 +58,9 @@ _COLLIDING = 8
 _FIELD_UNITS = 40
 _MAX_DIGITS = 3
 
+_FREE = 1 << 300
+"""A number below it costs nothing beyond its place in a list: the look at it must not cost more than the charge."""
+
 _LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _SPACES = (
     _LINE_ENDS + "\t\x1f \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
@@ -88,6 +91,8 @@ def price_of_whole(work: TemplateWork, value: Any) -> None:
             raise OverflowError(f"a value is nested more than {MAX_DEPTH} deep")
         below: list[Any] = []
         for one in level:
+            if type(one) is int and -_FREE < one < _FREE:
+                continue
             if isinstance(one, str):
                 work.charge(len(one) // _NESTED)
             elif isinstance(one, dict):
