@@ -9,11 +9,14 @@ from playwright.sync_api import Page, expect
 
 from browser_console.observed import Pictures
 from harness.command import commands_of
+from harness.patience import eventually
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "shop"
 
 pytestmark = pytest.mark.timeout(300)
+
+FITS = "[...document.querySelectorAll('.graph')].every((one) => one.scrollWidth <= one.clientWidth)"
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +54,7 @@ def test_the_drawing_of_the_team_fits_any_width(
     for width in (1440, 1024, 390, 320):
         page.set_viewport_size({"width": width, "height": 800})
         expect(drawing.locator(".step").filter(has_text="boss")).to_be_in_viewport()
-        fits = "[...document.querySelectorAll('.graph')].every((one) => one.scrollWidth <= one.clientWidth)"
-        page.wait_for_function(fits)
+        eventually(lambda: page.evaluate(FITS), what=f"the graph fits {width} px")
     page.set_viewport_size({"width": 1280, "height": 820})
 
     service = drawing.get_by_role("button", name="3 tools (look_up, pay_back, read_letters)")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from browser_console.observed import Pictures, answer_as_a_gateway
+from harness.patience import eventually
 from harness.stack import Gateway, Stack
 
 FOLDER = Path(__file__).parent
@@ -51,7 +52,7 @@ AXIS = "[...document.querySelectorAll('.tick')].map((one) => one.textContent + o
 
 
 def wait_for_another_axis(page: Page, before: str) -> None:
-    page.wait_for_function(f"before => {AXIS} !== before", arg=before)
+    eventually(lambda: page.evaluate(AXIS) != before, what="the axis has other labels")
 
 
 def overlap(page: Page) -> bool:
@@ -97,7 +98,7 @@ def test_a_time_is_zoomed_into_and_moved(page: Page, gateway: Gateway, run: str,
     pictures.at_all_widths(page, "waterfall")
     for width in (1440, 1024, 700, 390):
         page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function("document.querySelectorAll('.tick').length > 0")
+        expect(page.locator(".tick").first).to_be_visible()
         assert not overlap(page), (width, texts(page))
     page.set_viewport_size({"width": 1280, "height": 820})
     expect(page.locator(".tick")).to_have_text(whole)
