@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Cost(NamedTuple):
-    """What a page has cost: seconds of scripting, of layout with styles, of all work, and the nodes of its document."""
+    """The cost of a page: seconds of scripting, of layout with styles, of all work, and the nodes of its document."""
 
     script: float
     layout: float

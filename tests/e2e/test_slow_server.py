@@ -59,7 +59,7 @@ def all_end_with_one_request_each(stack: Stack, gateway: Gateway, runs: list[str
 
 
 def unanswered(agent: Service) -> int:
-    """How many appends the agent has given up waiting for."""
+    """Return the number of appends that the agent has given up waiting for."""
     return len(set(re.findall(r"(cadre\.run\.\S+) was sent but its answer never came", agent.log.read_text())))
 
 

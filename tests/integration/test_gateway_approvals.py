@@ -246,7 +246,7 @@ def wanted(call: str) -> ev.ApprovalRequested:
 
 
 async def test_a_call_is_shown_with_what_a_person_decides_by(world: World) -> None:
-    """Who asked for what, for whom, how calls like it were decided, and what its run found before."""
+    """The chain of tasks, the user, decisions on similar calls, and earlier results of the run."""
     root = new_run()
     run, agent = call_id(root, 1, 0), f"clerk-{root[-8:]}"
     chief, clerk = world.scribe(root, "chief"), world.scribe(run, agent)

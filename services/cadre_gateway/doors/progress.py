@@ -37,7 +37,7 @@ class PendingAnswer(NamedTuple):
     is_callers: bool
     """True if it is a function of the caller, who answers it; else a person decides."""
     asks: str = ""
-    """What a person reads: the whole question, the tool's `approval_text`, or the name with its arguments."""
+    """The text that a person reads: the whole question, the tool's `approval_text`, or the name with its arguments."""
 
 
 class Pause(NamedTuple):

@@ -48,7 +48,7 @@ class Identity(msgspec.Struct, kw_only=True):
     """The name of the key or of the person; "" if the gateway does not authenticate callers."""
     roles: list[RoleName]
     rights: list[Right] = []
-    """What the roles allow."""
+    """The rights that the roles give."""
     user: str = ""
     own: bool = False
     agents: list[str] = []

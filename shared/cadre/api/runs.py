@@ -180,7 +180,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: Literal["tool", "member", "question", "function"]
     headline: str = ""
-    """What it asks for, in one line: the tool's `approval_text`, else the name with its arguments, or the question."""
+    """The request in one line: the tool's `approval_text`, else the name with its arguments, or the question."""
     arguments: dict[str, Any]
     cut: bool = False
     """The arguments are longer than this: the call itself has them whole."""

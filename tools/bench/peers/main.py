@@ -30,7 +30,7 @@ OUTPUT = ROOT / "build" / "bench-peers.json"
 
 
 class Amount(NamedTuple):
-    """What each system plays in a round: so many one after another, then so many, `in_flight` at a time."""
+    """The load of a round: runs one after another, then runs with `in_flight` at a time."""
 
     rounds: int
     singles: int
