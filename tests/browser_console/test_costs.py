@@ -1,4 +1,4 @@
-"""What pages cost the browser, by its own metrics: long runs and lists cost hardly more than short ones."""
+"""The cost of pages by the browser's own metrics: long runs and lists cost hardly more than short ones."""
 
 import json
 from typing import NamedTuple

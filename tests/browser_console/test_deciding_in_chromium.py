@@ -1,4 +1,4 @@
-"""What a person reads before they decide on a call, and how few clicks and keys the decision takes."""
+"""The card by which a person decides on a call, and the clicks and keys that the decision takes."""
 
 import re
 from collections.abc import Iterator

@@ -174,7 +174,7 @@ class Server:
         return self.is_down or self.pause_left > 0
 
     def pause(self, seconds: float) -> None:
-        """What arrives meanwhile waits, and is dealt with in its order then."""
+        """Messages that arrive meanwhile wait, and are handled in their order afterwards."""
         self.paused_until = self.loop.time() + seconds
         self.trace.note("paused", f"until {self.paused_until:.3f}")
         self.loop.at(seconds + 1e-6, self._up_again)

@@ -39,7 +39,7 @@ EDITED = "of the edits of one version the first is made"
 IN_ORDER = "what people send is taken up in its order"
 
 ENDING = (ev.RunFinished, ev.CancelRequested, ev.RecordIgnored)
-"""What becomes of a run, or of the record, when the record is poison."""
+"""The end of a run, or of a record, when the record is poison."""
 
 READ = "a message is read once, in its place, with the next model call"
 

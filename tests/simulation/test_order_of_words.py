@@ -1,4 +1,4 @@
-"""What people send is taken up in its order, and the end of a run by a poisoned record waits for none of it."""
+"""Records of people are taken up in their order; the end of a run by a poisoned record waits for none of them."""
 
 from types import SimpleNamespace
 from typing import cast

@@ -12,7 +12,7 @@ from simulation.world import play
 
 MOST_SEEDS = 250
 BEGIN = {"the model is shown what was summarized": 690, "what is left is not left again after a crash": 460}
-"""Where the search for a bug that shows in one seed of some hundreds begins, so that it ends soon."""
+"""The first seed of the search for a bug that shows in one seed of some hundreds, so that the search ends soon."""
 END = PlanProgress.end
 
 

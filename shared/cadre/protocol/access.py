@@ -7,7 +7,7 @@ import msgspec
 RoleName = Literal["viewer", "operator", "approver", "admin"]
 
 Right = Literal["public", "read", "act", "decide", "administer"]
-"""What a route needs, and what a role allows."""
+"""The right that a route needs, and the rights that a role gives."""
 
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 

@@ -50,7 +50,7 @@ METRICS = {
     "cpu": ("CPU, 1 in flight", "ms", 1e3),
     "crowd_cpu": ("CPU, {0} in flight", "ms", 1e3),
 }
-"""What is measured, its unit, and how many of that are a second."""
+"""A measured quantity, its unit, and how many of that unit are a second."""
 
 TARGETS = {
     ("delegation", "Restate"): {"p50": Target(0.4), "rate": Target(2, True), "crowd_cpu": Target(0.5)},
