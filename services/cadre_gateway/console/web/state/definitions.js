@@ -87,7 +87,7 @@ export function readSpec(kind, typed, before = {}) {
   for (const field of KINDS[kind].fields) {
     const given = typed(field.key);
     const shown = shownOf(field, before);
-    if (same(given, shown)) continue; // nobody touched it: it stays what it was, digit by digit
+    if (same(given, shown)) continue; // unchanged in the form: it keeps every digit
     put(spec, field.key, valueOf(field, given));
   }
   for (const { key, label, required } of KINDS[kind].fields) if (required && !shownOf({ key }, spec)) throw new FieldError(key, `${label} is missing`);

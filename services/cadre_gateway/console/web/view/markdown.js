@@ -1,5 +1,5 @@
 // Answers in Markdown as elements, a subset: paragraphs, headings, lists, quotes, tables, code, emphasis and links. What
-// is in no form of it stays as it is written; markup is text. The time is linear in the text, whoever wrote that.
+// is in no form of it stays as it is written; markup is text. The time is linear in the text, also for hostile input.
 
 import { h } from "./element.js";
 
